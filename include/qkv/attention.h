@@ -1,0 +1,81 @@
+/* Scaled dot-product attention, many heads at once, on the caller's own buffers.
+ *
+ *     O_i = sum_j softmax_j(scale * q_i . k_j + terms) v_j        (Vaswani et al. 2017, section 3.2.1)
+ *
+ * Memory beyond the caller's buffers is linear in the lengths (tiles with an online softmax: Dao et al. 2022). No n x n
+ * matrix is formed; the log-sum-exp of each row is what the backward pass needs. The result has the same bits for any
+ * number of threads, any batch around a sequence and every instruction set. */
+#ifndef QKV_ATTENTION_H
+#define QKV_ATTENTION_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which keys a query sees, counted in neighbours *besides itself*: query i sees keys i-left .. i+right. -1: no limit.
+ * {-1,-1} full, {-1,0} causal, {64,64} a window of 129. With n_q != n_k the last query is aligned with the last key
+ * (query i stands at position i + n_k - n_q), as in decoding. A query that sees nothing gives 0, log-sum-exp -inf, and
+ * zero gradients. */
+typedef struct qkv_span {
+    int64_t left, right;
+} qkv_span;
+
+typedef struct qkv_attention {
+    size_t struct_size; /* set by qkv_attention_init */
+
+    /* Sequences lie one after another, without padding. Sequence s owns query rows q_offset[s] .. q_offset[s+1]-1 and
+     * key/value rows k_offset[s] .. k_offset[s+1]-1. Offsets ascend and start at 0; lengths of 0 are legal.
+     * k_offset NULL: the same as q_offset. */
+    int64_t sequences;
+    const int64_t *q_offset; /* [sequences + 1] */
+    const int64_t *k_offset; /* [sequences + 1] or NULL */
+
+    int64_t heads;     /* query heads */
+    int64_t kv_heads;  /* key/value heads, a divisor of heads (0: heads; 1: multi-query). Head h reads kv head h/(heads/kv_heads) */
+    int64_t dim;       /* width of a query or key head */
+    int64_t value_dim; /* width of a value head (0: dim) */
+
+    /* Strides in floats between rows and between heads. 0: rows of heads * width, heads side by side. */
+    int64_t q_row, q_head, k_row, k_head, v_row, v_head, o_row, o_head;
+
+    float scale; /* 0: 1 / sqrt(dim) */
+    qkv_span span;
+
+    /* Terms of the score, computed in the tile. */
+    const float *alibi; /* [heads] or NULL: score -= alibi[h] * |i - j| (Press et al. 2022) */
+    float softcap;      /* 0: none; else score = softcap * tanh(score / softcap), after scale, before alibi */
+
+    /* Dropout on the weights: each is kept with probability 1 - dropout and then divided by it. The mask is a function
+     * of (seed, sequence, head, query, key), so backward repeats it; nothing is stored. 0: none. */
+    float dropout;
+    uint64_t seed;
+} qkv_attention;
+
+/* Full attention, everything else 0. */
+QKV_API void qkv_attention_init(qkv_attention *a);
+
+/* q: [rows of q, q_row], k, v likewise; out: [rows of q, o_row]; lse: [heads][rows of q], natural log, or NULL.
+ * `out` must not overlap the inputs. NaN in a visible input gives NaN; hidden keys and values are never read into a result. */
+QKV_API qkv_status qkv_attention_forward(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v,
+                                         float *out, float *lse) QKV_MUST_USE;
+
+/* Given dout = d loss / d out (layout of out) and what forward returned, writes (does not add) dq, dk, dv in the
+ * layouts of q, k, v. The tiles are computed again; memory stays linear. */
+QKV_API qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v,
+                                          const float *out, const float *lse, const float *dout, float *dq, float *dk,
+                                          float *dv) QKV_MUST_USE;
+
+/* The weights of one sequence and head as a dense matrix [n_q][n_k], for looking at; dropout is not applied. Hidden
+ * pairs are 0. */
+QKV_API qkv_status qkv_attention_weights(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, int64_t sequence,
+                                         int64_t head, float *weights) QKV_MUST_USE;
+
+/* Number of (query, key) pairs that see each other, over all sequences, for one head. */
+QKV_API int64_t qkv_attention_pairs(const qkv_attention *a);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

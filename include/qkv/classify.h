@@ -1,0 +1,178 @@
+/* Text classification: train, predict, test. */
+#ifndef QKV_CLASSIFY_H
+#define QKV_CLASSIFY_H
+
+#include "attention.h"
+#include "base.h"
+#include "model.h"
+#include "options.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Filled by qkv_options_default(qkv_classify_options_table(), &options); see `qkv train classify` for what each means. */
+typedef struct qkv_classify_options {
+    /* model */
+    int64_t layers, dim, heads, kv_heads, ffn;
+    int position, pooling, norm, activation; /* the enums of model.h */
+    int post_norm, bias, causal;
+    qkv_span window;
+    /* text */
+    int tokenizer; /* qkv_tokenizer_kind */
+    int64_t vocab, max_length;
+    int lowercase;
+    /* training */
+    double epochs; /* may be a fraction */
+    int64_t steps; /* 0: by epochs */
+    int64_t batch_tokens, batch_rows, accumulate; /* a batch: at most so many tokens and rows (rows 0: no limit) */
+    double lr, embedding_lr; /* peak rates of the dense weights and of the embedding table (0: 6 * lr) */
+    int schedule;            /* linear, cosine, constant, inverse-sqrt */
+    double warmup;           /* below 1: share of the steps; from 1: steps */
+    int lazy_embedding;      /* 1: rows of the embedding table without a gradient are not moved by old moments */
+    double weight_decay, beta1, beta2, epsilon, clip;
+    double dropout, attention_dropout, embedding_dropout, token_dropout;
+    double label_smoothing;
+    double evaluate; /* epochs between evaluations on the dev set; 0: at the end only */
+    int metric;      /* which dev metric picks the best weights: accuracy, macro-f1, loss */
+    int recompute;   /* 1: recompute blocks in the backward pass instead of keeping them */
+    uint64_t seed;
+} qkv_classify_options;
+
+QKV_API const qkv_option_table *qkv_classify_options_table(void);
+
+/* Sets layers, dim, heads, ffn (and the rates that go with them) to those of a named size: tiny, small, base. */
+QKV_API qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) QKV_MUST_USE;
+
+typedef enum qkv_train_event_kind {
+    QKV_TRAIN_DATA,     /* rows were read and tokenized: `data` */
+    QKV_TRAIN_PLAN,     /* the model is planned, nothing big allocated yet: `plan` */
+    QKV_TRAIN_STEP,     /* an optimizer step is done: `step` */
+    QKV_TRAIN_EVALUATE, /* the dev set was evaluated: `evaluation` */
+    QKV_TRAIN_END       /* training is over: `end` */
+} qkv_train_event_kind;
+
+typedef struct qkv_train_data {
+    int64_t train_rows, dev_rows, classes;
+    const int64_t *class_rows; /* [classes] in the training set */
+    const char *const *labels; /* [classes] */
+    int held_out;              /* 1: the dev rows were taken from the training file */
+    int64_t train_tokens, dev_tokens, vocab;
+    int64_t shortest, median, longest; /* tokens of a training row before the cut */
+    int64_t cut_rows, cut_tokens;      /* how much the length limit takes away */
+    int64_t empty_rows, repaired_rows; /* without text; with NUL or invalid UTF-8 */
+    int64_t unseen_dev_rows;           /* dev rows whose label the training set does not have */
+} qkv_train_data;
+
+typedef struct qkv_train_plan {
+    int64_t parameters, embedding_parameters;
+    int64_t bytes;            /* planned peak: parameters, gradients, moments, activations */
+    int64_t activation_bytes;
+    int64_t steps, batches_per_epoch;
+    double flops_per_step;    /* mean over the first epoch, forward + backward + recompute + optimizer */
+} qkv_train_plan;
+
+typedef struct qkv_train_step {
+    int64_t step, steps; /* from 1 */
+    double epoch;        /* fraction of epochs done */
+    double loss;         /* mean over the step's rows, nats */
+    double gradient_norm; /* before clipping */
+    double lr;
+    int64_t tokens, rows; /* of this step */
+    double seconds;       /* of this step */
+    double flops;         /* of this step, counted */
+    int skipped;          /* 1: non-finite loss or gradient, weights untouched */
+    int64_t skipped_total;
+} qkv_train_step;
+
+typedef struct qkv_train_evaluation {
+    int64_t step;
+    double epoch, loss, accuracy, macro_f1;
+    int best; /* 1: the best so far; its weights are kept */
+    double seconds;
+} qkv_train_evaluation;
+
+typedef struct qkv_train_end {
+    int64_t steps, best_step;
+    double seconds, tokens_per_second;
+    double accuracy, macro_f1, loss; /* dev, of the kept weights */
+    int stopped; /* 1: ended early on request */
+} qkv_train_end;
+
+typedef struct qkv_train_event {
+    qkv_train_event_kind kind;
+    union {
+        qkv_train_data data;
+        qkv_train_plan plan;
+        qkv_train_step step;
+        qkv_train_evaluation evaluation;
+        qkv_train_end end;
+    } u;
+} qkv_train_event;
+
+typedef struct qkv_train_callbacks {
+    /* May be NULL. What the event points at is valid during the call. */
+    void (*event)(void *user, const qkv_train_event *event);
+    void *user;
+} qkv_train_callbacks;
+
+/* Trains on rows `label TAB text` (the text may hold further tabs) of the file `train`; picks the weights with the best
+ * metric on `dev`, or, where `dev` is NULL, on one row in ten of `train` chosen by the hash of its bytes. Files may be
+ * gzip; "-" is standard input. A row that cannot be used is QKV_BAD_DATA with file:line. One class is legal (a warning;
+ * it is then predicted with probability 1).
+ * Returns QKV_OK or, when the stop callback ended it, QKV_STOPPED; in both cases *model is the best model so far (the
+ * callback is asked after each step; where nothing was evaluated yet, one evaluation follows). After QKV_NUMERIC (five
+ * non-finite losses or gradients in a row; each of those steps left the weights alone) *model is the last good one, that is
+ * the best one evaluated with a finite loss, if there is one. Else *model is NULL.
+ * The same options and rows give the same bits in *model for any number of threads and on every instruction set. */
+QKV_API qkv_status qkv_classify_train(qkv_ctx *ctx, const qkv_classify_options *options, const char *train, const char *dev,
+                                      const qkv_train_callbacks *callbacks, qkv_model **model) QKV_MUST_USE;
+
+/* probabilities[count][qkv_model_labels()]. Any bytes are legal; an empty text gets the model's answer to an empty text.
+ * The answer to a text does not depend on the other texts of the call. count 0 does nothing. */
+QKV_API qkv_status qkv_classify_predict(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
+                                        float *probabilities) QKV_MUST_USE;
+
+typedef struct qkv_class_score {
+    double precision, recall, f1;
+    int64_t support, predicted; /* rows with this label; rows that got it */
+} qkv_class_score;
+
+typedef struct qkv_length_score {
+    int64_t from, to; /* tokens before the length limit cuts, inclusive; to = -1: no limit */
+    int64_t rows;
+    double accuracy;
+} qkv_length_score;
+
+typedef struct qkv_unseen_label {
+    const char *label;
+    int64_t rows;
+} qkv_unseen_label;
+
+/* Conventions (scikit-learn's, with zero_division=0): f1 = 2 hits / (support + predicted), 0 where both are 0. macro_f1 is the
+ * mean over the labels that occur in gold or prediction; weighted_f1 weighs by support; in both, unseen labels take part
+ * with f1 = 0. micro_f1 is over all labels, which makes it the accuracy: every row has one gold and one predicted label. */
+typedef struct qkv_classify_report {
+    int64_t rows;
+    double loss; /* mean negative log-likelihood over rows whose label the model knows, nats; 0 if there are none */
+    double accuracy, macro_f1, micro_f1, weighted_f1;
+    int64_t classes;
+    qkv_class_score *scores; /* [classes], in the model's label order */
+    int64_t lengths;
+    qkv_length_score *by_length; /* [lengths] */
+    int64_t unseen;
+    qkv_unseen_label *unseen_labels; /* [unseen]; their rows count as errors in every metric */
+    int64_t cut_rows;
+    double seconds;
+} qkv_classify_report;
+
+/* Scores the model on rows `label TAB text`. An empty file is QKV_BAD_DATA. `progress` may be NULL; it is called with
+ * the rows done so far. */
+QKV_API qkv_status qkv_classify_test(const qkv_model *model, const char *path, void (*progress)(void *user, int64_t rows),
+                                     void *user, qkv_classify_report **report) QKV_MUST_USE;
+QKV_API void qkv_classify_report_free(qkv_ctx *ctx, qkv_classify_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,59 @@
+/* A trained model: network, tokenizer, labels and training record in one safetensors file. */
+#ifndef QKV_MODEL_H
+#define QKV_MODEL_H
+
+#include "base.h"
+#include "tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qkv_model qkv_model;
+
+/* Choices of the network; the order is the order of the names in the option table. */
+typedef enum qkv_position { QKV_POSITION_NONE, QKV_POSITION_SINUSOIDAL, QKV_POSITION_LEARNED } qkv_position;
+typedef enum qkv_pooling { QKV_POOL_MEAN, QKV_POOL_FIRST, QKV_POOL_MAX, QKV_POOL_ATTENTION } qkv_pooling;
+typedef enum qkv_norm { QKV_NORM_LAYER, QKV_NORM_RMS } qkv_norm;
+typedef enum qkv_activation {
+    QKV_ACT_GELU,      /* x * Phi(x), by erf */
+    QKV_ACT_GELU_TANH, /* the tanh approximation of Hendrycks & Gimpel; differs by up to 5e-4 */
+    QKV_ACT_RELU,
+    QKV_ACT_SILU,
+    QKV_ACT_GEGLU, /* gelu(gate) * up  (Shazeer 2020) */
+    QKV_ACT_SWIGLU /* silu(gate) * up */
+} qkv_activation;
+
+/* Reads a model file. A damaged, foreign or newer file is QKV_BAD_FORMAT with the reason and the place; nothing is
+ * allocated from a number in the file before that number was checked against the file's size. */
+QKV_API qkv_status qkv_model_load(qkv_ctx *ctx, const char *path, qkv_model **model) QKV_MUST_USE;
+
+/* Writes to a temporary file beside `path`, syncs it and renames: a kill at any moment leaves the old file or the new. */
+QKV_API qkv_status qkv_model_save(const qkv_model *model, const char *path) QKV_MUST_USE;
+QKV_API void qkv_model_free(qkv_model *model); /* NULL is harmless */
+
+/* Everything about the model as one JSON object: task, labels, tokenizer, config (every hyper-parameter), parameters
+ * (name, shape, count, decay), bytes, operations per token, record (data, options, metrics). *json is NUL-terminated;
+ * give it back with qkv_release. */
+QKV_API qkv_status qkv_model_describe(const qkv_model *model, char **json) QKV_MUST_USE;
+
+QKV_API const char *qkv_model_task(const qkv_model *model); /* "classify" */
+QKV_API const qkv_tokenizer *qkv_model_tokenizer(const qkv_model *model);
+QKV_API int64_t qkv_model_labels(const qkv_model *model);
+/* UTF-8 or whatever bytes the data had, NUL-terminated; NULL if out of range. */
+QKV_API const char *qkv_model_label(const qkv_model *model, int64_t index);
+
+/* How `text` becomes the model's input: its tokens, after the length limit. *tokens is to be given back with
+ * qkv_release; *full_count is the count before the cut. */
+QKV_API qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t length, qkv_token **tokens, int64_t *count,
+                                    int64_t *full_count) QKV_MUST_USE;
+
+/* Attention weights of one layer and head (from 0) for one text: weights[count][count], row = query. `count` as from
+ * qkv_model_tokens. An out-of-range layer or head is QKV_BAD_ARGUMENT that says how many there are. */
+QKV_API qkv_status qkv_model_attention(const qkv_model *model, const char *text, int64_t length, int64_t layer, int64_t head,
+                                       float *weights) QKV_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
