@@ -1,0 +1,103 @@
+#include "base/ctx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+
+static void *default_allocate(void *user, size_t bytes) {
+    (void)user;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void default_release(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    (void)bytes;
+    free(pointer);
+}
+
+void qkv_ctx_setup(qkv_ctx *ctx, const qkv_ctx_options *options) {
+    static const qkv_ctx_options none = {.struct_size = sizeof(qkv_ctx_options)};
+    const qkv_ctx_options *o = options ? options : &none;
+    ctx->allocate = o->allocate ? o->allocate : default_allocate;
+    ctx->release = o->release ? o->release : default_release;
+    ctx->allocator_user = o->allocator_user;
+    ctx->stop = o->stop;
+    ctx->stop_user = o->stop_user;
+    ctx->log = o->log;
+    ctx->log_user = o->log_user;
+    ctx->threads = o->threads > 0 ? o->threads : qkv_cpu_cores_allowed();
+}
+
+qkv_status qkv_fail(qkv_ctx *ctx, qkv_status status, const char *format, ...) {
+    /* The arguments may point into the old message. */
+    char sentence[sizeof ctx->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    memcpy(ctx->message, sentence, sizeof sentence);
+    return status;
+}
+
+void qkv_log(const qkv_ctx *ctx, const char *format, ...) {
+    if (!ctx->log) return;
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ctx->log(ctx->log_user, line);
+}
+
+/* The size of a block stands in the 64 bytes before it, which keeps the block itself aligned. */
+enum { QKV_ALLOC_HEAD = 64 };
+
+static qkv_status block_bytes(qkv_ctx *ctx, int64_t count, size_t size, size_t *bytes) {
+    if (count < 0 || __builtin_mul_overflow((size_t)count, size, bytes) || *bytes > (size_t)PTRDIFF_MAX - QKV_ALLOC_HEAD)
+        return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %lld elements of %zu bytes asked for", (long long)count, size);
+    return QKV_OK;
+}
+
+qkv_status qkv_alloc(qkv_ctx *ctx, int64_t count, size_t size, void *out_pointer) {
+    size_t bytes = 0;
+    QKV_TRY(block_bytes(ctx, count, size, &bytes));
+    char *block = ctx->allocate(ctx->allocator_user, bytes + QKV_ALLOC_HEAD);
+    if (!block) return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %zu bytes asked for", bytes);
+    memcpy(block, &bytes, sizeof bytes);
+    block += QKV_ALLOC_HEAD;
+    memcpy(out_pointer, &block, sizeof block);
+    return QKV_OK;
+}
+
+qkv_status qkv_alloc_zero(qkv_ctx *ctx, int64_t count, size_t size, void *out_pointer) {
+    QKV_TRY(qkv_alloc(ctx, count, size, out_pointer));
+    char *block;
+    memcpy(&block, out_pointer, sizeof block);
+    memset(block, 0, (size_t)count * size);
+    return QKV_OK;
+}
+
+qkv_status qkv_grow(qkv_ctx *ctx, int64_t count, size_t size, void *io_pointer) {
+    char *old, *block;
+    memcpy(&old, io_pointer, sizeof old);
+    QKV_TRY(qkv_alloc(ctx, count, size, &block));
+    if (old) {
+        size_t had;
+        memcpy(&had, old - QKV_ALLOC_HEAD, sizeof had);
+        size_t now = (size_t)count * size;
+        memcpy(block, old, had < now ? had : now);
+        qkv_free(ctx, old);
+    }
+    memcpy(io_pointer, &block, sizeof block);
+    return QKV_OK;
+}
+
+void qkv_free(qkv_ctx *ctx, void *pointer) {
+    if (!pointer) return;
+    char *block = (char *)pointer - QKV_ALLOC_HEAD;
+    size_t bytes;
+    memcpy(&bytes, block, sizeof bytes);
+    ctx->release(ctx->allocator_user, block, bytes + QKV_ALLOC_HEAD);
+}

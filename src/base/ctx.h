@@ -1,0 +1,55 @@
+/* The context: allocator, kernel table, threads, callbacks, last message. */
+#ifndef QKV_BASE_CTX_H
+#define QKV_BASE_CTX_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qkv/base.h"
+
+struct qkv_kernels;
+
+struct qkv_ctx {
+    void *(*allocate)(void *user, size_t bytes);
+    void (*release)(void *user, void *pointer, size_t bytes);
+    void *allocator_user;
+    int (*stop)(void *user);
+    void *stop_user;
+    void (*log)(void *user, const char *line);
+    void *log_user;
+    /* Fault injection for tests: asked before every write, fsync, close and rename of an output file (the name of the call
+     * in `what`). Positive: that call fails with this errno. Negative: the process ends at once, as by kill -9. */
+    int (*fault)(void *user, const char *what);
+    void *fault_user;
+    int threads;
+    const struct qkv_kernels *kernels; /* set by kernels/pick.c; never NULL in a context that was created */
+    char isa_why[160];
+    char message[512];
+};
+
+/* Fills the callbacks and threads of a zeroed context (no kernels yet). */
+void qkv_ctx_setup(qkv_ctx *ctx, const qkv_ctx_options *options);
+
+/* Writes the sentence and returns `status`, so that a failing function ends in `return qkv_fail(...)`. Never from inside
+ * a parallel region. */
+qkv_status qkv_fail(qkv_ctx *ctx, qkv_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void qkv_log(const qkv_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline bool qkv_stop_asked(const qkv_ctx *ctx) { return ctx->stop && ctx->stop(ctx->stop_user); }
+
+#define QKV_TRY(expression)                        \
+    do {                                           \
+        qkv_status try_status_ = (expression);     \
+        if (try_status_ != QKV_OK) return try_status_; \
+    } while (0)
+
+/* Memory through the context's allocator. The size is stored in front of the block. 64-byte aligned. `count * size` is
+ * checked for overflow. qkv_alloc of 0 bytes returns a valid pointer. On failure: QKV_NO_MEMORY with the amount. */
+qkv_status qkv_alloc(qkv_ctx *ctx, int64_t count, size_t size, void *out_pointer) QKV_MUST_USE; /* out_pointer: T** */
+qkv_status qkv_alloc_zero(qkv_ctx *ctx, int64_t count, size_t size, void *out_pointer) QKV_MUST_USE;
+/* Grows the block *io_pointer (NULL: none yet) to `count` elements, keeping the old ones. */
+qkv_status qkv_grow(qkv_ctx *ctx, int64_t count, size_t size, void *io_pointer) QKV_MUST_USE;
+void qkv_free(qkv_ctx *ctx, void *pointer); /* NULL is harmless */
+
+#endif

@@ -1,0 +1,37 @@
+/* The only file that opens files. */
+#ifndef QKV_BASE_FILE_H
+#define QKV_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ctx.h"
+
+/* ---- reading ---- */
+typedef struct qkv_input qkv_input;
+
+/* Opens a file or "-" (standard input); gzip is recognised by its first bytes (several members in a row are legal). */
+qkv_status qkv_input_open(qkv_ctx *ctx, const char *path, qkv_input **input) QKV_MUST_USE;
+/* Reads up to `size` bytes as soon as some are there; *got = 0 at the end. A damaged gzip stream is QKV_BAD_FORMAT. */
+qkv_status qkv_input_read(qkv_input *input, void *buffer, int64_t size, int64_t *got) QKV_MUST_USE;
+/* True if qkv_input_read would not wait. */
+bool qkv_input_ready(qkv_input *input);
+const char *qkv_input_name(const qkv_input *input); /* the path, or "standard input" */
+void qkv_input_close(qkv_input *input);
+
+/* Whole file (not gzip) into one block for qkv_free, with a NUL after it. Refuses files over `limit` bytes. */
+qkv_status qkv_file_read(qkv_ctx *ctx, const char *path, int64_t limit, char **data, int64_t *size) QKV_MUST_USE;
+
+/* The first bytes of a small system file as a string; false if it cannot be read. */
+bool qkv_file_peek(const char *path, char *text, size_t size);
+
+/* ---- atomic writing: temporary file beside `path`, checked writes, fsync, rename, fsync of the folder ---- */
+typedef struct qkv_output qkv_output;
+
+qkv_status qkv_output_open(qkv_ctx *ctx, const char *path, qkv_output **output) QKV_MUST_USE;
+qkv_status qkv_output_write(qkv_output *output, const void *data, int64_t size) QKV_MUST_USE;
+/* Makes the new file visible under its name, or leaves the old one and removes the temporary file. Frees `output`. */
+qkv_status qkv_output_commit(qkv_output *output) QKV_MUST_USE;
+void qkv_output_discard(qkv_output *output); /* NULL is harmless */
+
+#endif
