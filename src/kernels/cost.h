@@ -1,0 +1,21 @@
+/* What kernels cost: FLOPs by the convention 1 multiply-add = 2, everything else that is arithmetic = 1 (exp, tanh, div,
+ * sqrt count 1 each). "useful" counts visible pairs only; "executed" what the tiles really compute, which the COUNT build
+ * must confirm. */
+#ifndef QKV_KERNELS_COST_H
+#define QKV_KERNELS_COST_H
+
+#include <stdint.h>
+
+int64_t qkv_span_pairs(int64_t n_q, int64_t n_k, int64_t left, int64_t right);         /* visible pairs */
+int64_t qkv_span_pairs_executed(int64_t n_q, int64_t n_k, int64_t left, int64_t right); /* pairs the tiles compute */
+
+typedef struct qkv_cost {
+    double flops;    /* useful */
+    double executed; /* FMA lanes executed by the kernel, times 2 */
+} qkv_cost;
+
+qkv_cost qkv_cost_gemm(int64_t m, int64_t n, int64_t k);
+qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
+qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
+
+#endif

@@ -1,0 +1,74 @@
+/* What attention costs. FLOPs: the matrix products over visible pairs, 2 (d + dv) a pair forward and 2 (3 d + 2 dv)
+ * backward (the scores are computed again), and what goes with them one by one: forward, a pair is reduced,
+ * exponentiated and summed; backward, reduced, exponentiated, and its gradient made of a difference and a product. Scaling
+ * of the rows that enter and leave, and the row sum of dO * O, are counted too. */
+#include "kernels/cost.h"
+
+#include "kernels/attention_shape.h"
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t qkv_span_pairs(int64_t n_q, int64_t n_k, int64_t left, int64_t right) {
+    attend_span s = attend_span_of(n_q, n_k, left, right);
+    if (s.left < 0 && s.right < 0) return n_q * n_k;
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < n_q; i++) {
+        int64_t lo, hi;
+        attend_keys_of_rows(s, i, i + 1, &lo, &hi);
+        pairs += hi - lo;
+    }
+    return pairs;
+}
+
+/* Pairs of the products that take blocks of queries: whole 16-key panels (scores), or first to last key (values). */
+static int64_t row_block_pairs(attend_span s, bool panels) {
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < s.n_q; i += ATTEND_ROWS) {
+        int64_t rows = min64(ATTEND_ROWS, s.n_q - i), lo, hi;
+        attend_keys_of_rows(s, i, i + rows, &lo, &hi);
+        if (lo == hi) continue;
+        pairs += rows * (panels ? attend_round16(hi) - lo / 16 * 16 : hi - lo);
+    }
+    return pairs;
+}
+
+/* Pairs of the products that take blocks of keys (gradients of keys and values); blocks start at each key tile. */
+static int64_t key_block_pairs(attend_span s) {
+    int64_t pairs = 0;
+    for (int64_t tile = 0; tile < s.n_k; tile += ATTEND_KEYS) {
+        int64_t end = min64(tile + ATTEND_KEYS, s.n_k);
+        for (int64_t j = tile; j < end; j += ATTEND_ROWS) {
+            int64_t keys = min64(ATTEND_ROWS, end - j), lo, hi;
+            attend_rows_of_keys(s, j, j + keys, &lo, &hi);
+            pairs += keys * (hi - lo);
+        }
+    }
+    return pairs;
+}
+
+int64_t qkv_span_pairs_executed(int64_t n_q, int64_t n_k, int64_t left, int64_t right) {
+    return row_block_pairs(attend_span_of(n_q, n_k, left, right), true);
+}
+
+qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim) {
+    attend_span s = attend_span_of(n_q, n_k, left, right);
+    double pairs = (double)qkv_span_pairs(n_q, n_k, left, right), wide = (double)attend_round16(value_dim);
+    double d = (double)dim, dv = (double)value_dim, rows = (double)n_q;
+    return (qkv_cost){
+        .flops = pairs * (2 * (d + dv) + 3) + rows * (d + dv),
+        .executed = 2 * ((double)row_block_pairs(s, true) * d + (double)row_block_pairs(s, false) * wide),
+    };
+}
+
+qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim) {
+    attend_span s = attend_span_of(n_q, n_k, left, right);
+    double pairs = (double)qkv_span_pairs(n_q, n_k, left, right);
+    double d = (double)dim, dv = (double)value_dim, rows = (double)n_q, keys = (double)n_k;
+    double d16 = (double)attend_round16(dim), dv16 = (double)attend_round16(value_dim);
+    return (qkv_cost){
+        .flops = pairs * (2 * (3 * d + 2 * dv) + 4) + rows * (2 * d + 2 * dv) + keys * d,
+        .executed = n_k == 0 ? 0
+                             : 2 * ((double)row_block_pairs(s, true) * (d + dv) + (double)row_block_pairs(s, false) * d16 +
+                                    (double)key_block_pairs(s) * (d16 + dv16) + rows * dv16),
+    };
+}

@@ -1,0 +1,147 @@
+/* The kernel table. One source is compiled once per instruction set; each object exports one table of this type.
+ *
+ * Kernels are pure: raw pointers, row ranges, no allocation, no threads, no errors. Shapes were checked by the op above.
+ * Two rules keep the bits equal on every instruction set, for any split into chunks:
+ *   - an output element of a matrix product is one chain of fused multiply-adds with k ascending;
+ *   - a reduction uses 16 logical lanes (element i goes to lane i mod 16) folded by one fixed tree, or one ascending chain.
+ * "rows" are the rows of the range the caller gives; to work on a part, pass shifted pointers. */
+#ifndef QKV_KERNELS_KERNELS_H
+#define QKV_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/real.h"
+
+/* Packed right-hand side of a product: panels of 16 columns, [ceil(n/16)][k][16], zero beyond n. The same on every
+ * instruction set. */
+enum { QKV_PANEL = 16 };
+static inline int64_t qkv_packed_size(int64_t k, int64_t n) { return (n + QKV_PANEL - 1) / QKV_PANEL * QKV_PANEL * k; }
+
+/* C[m, n0..n1) = A[m,k] * B[k, n0..n1) (+ bias or + C). The chain starts at 0, at bias[n], or at the C that is there. */
+typedef struct qkv_gemm {
+    int64_t m, k;
+    int64_t n0, n1;       /* columns to compute; n0 is a multiple of QKV_PANEL */
+    const real *a;        /* a[i*a_row + l*a_col]: (lda,1) plain, (1,lda) transposed */
+    int64_t a_row, a_col;
+    const real *packed;   /* all of B, packed */
+    real *c;              /* element (i,j) at c[i*ldc + j], j counted from 0 */
+    int64_t ldc;
+    const real *bias;     /* [n] or NULL */
+    bool accumulate;      /* start from C; bias must be NULL */
+} qkv_gemm;
+
+/* Inverted dropout. Element (row, column) is kept iff hash(key, row_key[row], column) >= threshold(p) and then divided by
+ * 1-p. p = 0: no dropout, row_key may be NULL. */
+typedef struct qkv_dropout {
+    real p;
+    uint64_t key; /* of (seed, step, site) */
+    const uint64_t *row_key;
+} qkv_dropout;
+
+/* One head of one sequence. Queries row0..row1-1 of the sequence are computed (forward); backward always takes all. */
+typedef struct qkv_attend {
+    int64_t n_q, n_k;    /* rows of the sequence; query i stands at key position i + n_k - n_q */
+    int64_t row0, row1;
+    int64_t dim, value_dim;
+    real scale;
+    int64_t left, right; /* span, -1: no limit */
+    const real *q, *k, *v;
+    int64_t q_row, k_row, v_row; /* row strides */
+    real *o;
+    int64_t o_row;
+    real *lse;           /* [n_q], natural log; NULL in forward: not wanted */
+    real alibi;          /* slope; 0: none */
+    real softcap;        /* 0: none */
+    qkv_dropout dropout; /* row_key per query, columns are key positions */
+
+    /* backward only */
+    const real *d_o;
+    int64_t do_row;
+    real *dq, *dk, *dv;
+    int64_t dq_row, dk_row, dv_row;
+    bool add_kv;         /* add to dk, dv instead of writing (further query heads of one kv head) */
+} qkv_attend;
+
+typedef enum qkv_act { QKV_KERNEL_GELU, QKV_KERNEL_GELU_TANH, QKV_KERNEL_RELU, QKV_KERNEL_SILU } qkv_act;
+
+typedef struct qkv_adamw {
+    real lr, beta1, beta2, epsilon, decay;
+    real correct1, correct2; /* 1 - beta^t */
+    real grad_scale;         /* clipping and accumulation: gradient is multiplied by it first */
+} qkv_adamw;
+
+/* X(return type, name, parameters). The one list that makes the table, and the tests' and benchmark's walk over it. */
+#define QKV_KERNEL_LIST(X)                                                                                                 \
+    /* gemm.inc */                                                                                                         \
+    /* packs columns n0..n1 of logical B[k,n]; b[l*b_row + j*b_col]; n0 a multiple of 16 */                                \
+    X(void, gemm_pack, (int64_t k, int64_t n, int64_t n0, int64_t n1, const real *b, int64_t b_row, int64_t b_col, real *packed)) \
+    X(void, gemm, (const qkv_gemm *g))                                                                                     \
+    /* attention.inc; scratch is 64-byte aligned, of attend_*_scratch() reals */                                           \
+    X(int64_t, attend_forward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                         \
+    X(void, attend_forward, (const qkv_attend *a, real *scratch))                                                          \
+    X(int64_t, attend_backward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                        \
+    X(void, attend_backward, (const qkv_attend *a, real *scratch))                                                         \
+    /* weights[row1-row0][n_k] of one head, plain two-pass softmax, hidden pairs 0 (for looking at) */                     \
+    X(void, attend_weights, (const qkv_attend *a, real *weights))                                                          \
+    /* norm.inc: y = (x - mean) * rstd * gamma + beta; rms: mean NULL; beta may be NULL. Saves mean[rows], rstd[rows] */   \
+    X(void, norm_forward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *beta, real epsilon, \
+                           real *y, int64_t ldy, real *mean, real *rstd))                                                  \
+    /* dx = ... (dx may be dy) */                                                                                          \
+    X(void, norm_backward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *mean,   \
+                            const real *rstd, const real *dy, int64_t lddy, real *dx, int64_t lddx))                       \
+    /* adds to dgamma[c0..c1), dbeta[c0..c1) (dbeta NULL: none); one ascending chain a column */                           \
+    X(void, norm_param_grad, (int64_t rows, int64_t c0, int64_t c1, const real *x, int64_t ldx, const real *mean, const real *rstd, \
+                              const real *dy, int64_t lddy, real *dgamma, real *dbeta))                                    \
+    /* activation.inc; gated: x is [rows, 2*cols] = gate | up, y = act(gate) * up [rows, cols] */                          \
+    X(void, act_forward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy)) \
+    X(void, act_backward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *dy, int64_t lddy, \
+                           real *dx, int64_t lddx))                                                                        \
+    /* pointwise.inc */                                                                                                    \
+    /* y = base + dropout(x); base NULL: 0; x, base, y may be the same buffer */                                           \
+    X(void, dropout, (int64_t rows, int64_t cols, const real *base, int64_t ldb, const real *x, int64_t ldx, real *y, int64_t ldy, qkv_dropout d)) \
+    /* y = a*x + b*y; b = 0 does not read y */                                                                             \
+    X(void, axpby, (int64_t rows, int64_t cols, real a, const real *x, int64_t ldx, real b, real *y, int64_t ldy))         \
+    /* out[c0..c1) += sum over rows of x, one ascending chain a column (bias gradients, mean pooling) */                   \
+    X(void, column_sum, (int64_t rows, int64_t c0, int64_t c1, const real *x, int64_t ldx, real *out))                     \
+    /* out[c] = max over rows (rows >= 1), which[c] = the first row that has it; NaN wins */                               \
+    X(void, column_max, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *out, int32_t *which))               \
+    X(double, sum_squares, (int64_t n, const real *x)) /* 16 lanes of real over blocks of 4096, blocks in double */        \
+    /* embedding.inc */                                                                                                    \
+    X(void, gather, (int64_t rows, int64_t cols, const real *table, int64_t ldt, const int32_t *ids, real scale, real *y, int64_t ldy)) \
+    /* dtable[ids[r], c0..c1) += scale * dy[r, c0..c1), r ascending */                                                     \
+    X(void, scatter_add, (int64_t rows, int64_t c0, int64_t c1, const int32_t *ids, real scale, const real *dy, int64_t lddy, real *dtable, int64_t ldt)) \
+    /* loss.inc: label-smoothed cross-entropy, target distribution (1-s) one-hot + s/cols (Szegedy et al. 2016, section 7); */ \
+    /* loss[rows]; dlogits = scale * gradient, or NULL. target[r] in 0..cols-1 */                                          \
+    X(void, cross_entropy, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int32_t *target, real smoothing, real scale, \
+                            real *loss, real *dlogits, int64_t ldd))                                                       \
+    X(void, softmax_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                  \
+    /* optimizer.inc: Loshchilov & Hutter 2019, algorithm 2; decoupled decay p -= lr*decay*p */                            \
+    X(void, adamw, (int64_t n, real *p, const real *g, real *m, real *v, const qkv_adamw *o))                              \
+    /* peak.inc: runs `iterations` rounds of register-only FMAs, returns how many FLOPs that were; *sink defeats the optimizer */ \
+    X(double, fma_peak, (int64_t iterations, real *sink))                                                                  \
+    X(double, read_sum, (int64_t n, const real *x)) /* plain read loop for bandwidth */
+
+typedef struct qkv_kernels {
+    const char *name; /* scalar, avx2, avx512, neon, count */
+#define QKV_KERNEL_FIELD(type, name, parameters) type(*name) parameters;
+    QKV_KERNEL_LIST(QKV_KERNEL_FIELD)
+#undef QKV_KERNEL_FIELD
+} qkv_kernels;
+
+extern const qkv_kernels qkv_kernels_scalar;
+extern const qkv_kernels qkv_kernels_avx2;   /* x86-64 builds */
+extern const qkv_kernels qkv_kernels_avx512; /* x86-64 builds */
+extern const qkv_kernels qkv_kernels_neon;   /* AArch64 builds */
+extern const qkv_kernels qkv_kernels_count;  /* linked into tests only */
+
+/* The span of query i: keys *lo .. *hi-1 (empty if lo >= hi). The one place that turns a span into keys. */
+static inline void qkv_span_keys(int64_t i, int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t *lo, int64_t *hi) {
+    int64_t at = i + n_k - n_q;
+    int64_t a = left < 0 ? 0 : at - left, b = right < 0 ? n_k : at + right + 1;
+    *lo = a < 0 ? 0 : a;
+    *hi = b > n_k ? n_k : b;
+}
+
+#endif

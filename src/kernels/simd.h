@@ -1,0 +1,107 @@
+/* The vocabulary of the kernels: one logical vector of 16 reals, on every instruction set.
+ *
+ * A kernel is written once over these words and compiled once per instruction set. All words are static inline and give
+ * the same bits everywhere at f32 (a NaN is a NaN; its payload and sign are not promised).
+ *
+ *   v16                          16 reals
+ *   v_load(p) v_store(p,x)       unaligned
+ *   v_loadn(p,n) v_storen(p,n,x) the first n lanes, n in 0..16; loads zero beyond; never touches memory beyond
+ *   v_set1(a) v_zero()
+ *   v_add v_sub v_mul v_div      IEEE, to nearest
+ *   v_fma(a,b,c)                 a*b + c rounded once (double build: twice)
+ *   v_max(a,b) v_min(a,b)        a > b ? a : b and a < b ? a : b. A NaN in either gives b, so v_max(constant, x) keeps a NaN of x
+ *   v_sqrt v_abs v_neg
+ *   v_sum(x)                     lanes i and i+8, then i and i+4, i+2, i+1: the one tree of this library
+ *   v_hmax(x)                    the largest lane by the same tree of v_max; may miss a NaN
+ *   v_hmax_nan(x)                the same, NaN if any lane is
+ *   v_first(x)                   lane 0
+ *   v_transpose16x16(r)          in place on v16 r[16]
+ *
+ *   m16                          16 truths, opaque
+ *   v_lt v_le v_eq               ordered: false with a NaN
+ *   v_isnan(x)
+ *   v_select(m,a,b)              m ? a : b
+ *   m_first(n)                   lanes below n, n in 0..16
+ *   m_range(lo,hi)               lanes lo..hi-1; lo and hi are clamped to 0..16
+ *   m_and m_or m_not m_any(m) m_bits(m)
+ *
+ *   i16v                         16 unsigned 32-bit integers, wrapping
+ *   i_set1 i_iota() i_add i_mul i_xor i_shr(x,constant) i_lt(a,b) (unsigned, -> m16)
+ *   i_loadn(p,n) i_storen(p,n,x) i_select(m,a,b)
+ *
+ *   r_fma r_sqrt r_exp r_log     one real, the same bits as a lane of the vector word
+ *
+ * simd_math.h adds v_exp2 v_exp v_log v_tanh v_erf v_sigmoid and the pieces of exp2; simd_random.h adds dropout. */
+#ifndef QKV_KERNELS_SIMD_H
+#define QKV_KERNELS_SIMD_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/real.h"
+
+/* Words are always inlined where they are one or a few instructions. In plain C they are loops over 16 lanes: the long ones
+ * (V_LONG) are then calls, and in a build with sanitizers or without optimisation all are: inlined, they took minutes to
+ * compile. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define V_SLOW_BUILD 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#define V_SLOW_BUILD 1
+#endif
+#if defined(QKV_ISA_AVX512) || defined(QKV_ISA_AVX2) || defined(QKV_ISA_NEON)
+#define V_INLINE static inline __attribute__((always_inline))
+#define V_LONG V_INLINE
+#else
+#ifdef V_SLOW_BUILD
+#define V_INLINE static __attribute__((noinline, unused))
+#else
+#define V_INLINE static inline __attribute__((always_inline))
+#endif
+#define V_LONG static __attribute__((noinline, unused))
+#endif
+
+/* Long words. Where a vector is an array of 16 they are calls: inlined, they make code that takes a minute to compile. */
+#if defined(QKV_ISA_AVX512) || defined(QKV_ISA_AVX2) || defined(QKV_ISA_NEON)
+#define V_CALLED V_INLINE
+#else
+#define V_CALLED static __attribute__((noinline, unused))
+#endif
+
+enum { V_LANES = 16 };
+
+/* Exactly one of these names the instruction set; isa_<name>.c defines it. */
+#if defined(QKV_ISA_AVX512)
+#include "kernels/simd_avx512.h"
+#elif defined(QKV_ISA_AVX2)
+#include "kernels/simd_avx2.h"
+#elif defined(QKV_ISA_NEON)
+#include "kernels/simd_neon.h"
+#elif defined(QKV_ISA_COUNT)
+#include "kernels/simd_count.h"
+#else
+#include "kernels/simd_scalar.h"
+#endif
+
+V_INLINE m16 m_range(int64_t lo, int64_t hi) {
+    lo = lo < 0 ? 0 : lo > 16 ? 16 : lo;
+    hi = hi < 0 ? 0 : hi > 16 ? 16 : hi;
+    return m_and(m_first((int)hi), m_not(m_first((int)lo)));
+}
+
+V_INLINE real v_hmax_nan(v16 x) {
+    real m = v_hmax(x);
+    return m_any(v_isnan(x)) ? (real)NAN : m;
+}
+
+V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
+
+#include "kernels/simd_math.h"
+#include "kernels/simd_random.h"
+
+#endif

@@ -1,0 +1,191 @@
+/* Every kernel of a table on shapes and numbers drawn from a seed; what it wrote is recorded, to be compared between
+ * tables bit for bit. */
+#ifndef QKV_TESTS_KERNEL_FUZZ_H
+#define QKV_TESTS_KERNEL_FUZZ_H
+
+#include "unit/kernels/kernel_case.h"
+
+typedef struct record {
+    real *p;
+    int64_t n;
+} record;
+
+static inline void record_add(record *r, const real *p, int64_t n) {
+    r->p = realloc(r->p, (size_t)(r->n + n + 1) * sizeof *r->p);
+    if (!r->p) abort();
+    if (n) memcpy(r->p + r->n, p, (size_t)n * sizeof *p);
+    r->n += n;
+}
+
+static inline void record_take(record *r, real *p, int64_t n) { /* and frees it */
+    record_add(r, p, n);
+    free(p);
+}
+
+/* Mostly ordinary numbers; one draw in six has rarities sprinkled in. */
+static inline real *wild(dice *d, int64_t n, double scale) {
+    static const double rare[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 1e30, -1e30, 1e-40, 3e38};
+    real *p = random_reals(d, n, scale);
+    if (n && dice_int(d, 0, 5) == 0)
+        for (int64_t k = dice_int(d, 1, 3); k > 0; k--) p[dice_int(d, 0, n - 1)] = (real)rare[dice_int(d, 0, 8)];
+    return p;
+}
+
+static inline int64_t some_cols(dice *d) { return dice_int(d, 0, 3) ? dice_int(d, 0, 40) : dice_int(d, 41, 300); }
+
+static inline void fuzz_gemm(const qkv_kernels *t, dice *d, record *out) {
+    int64_t m = dice_int(d, 0, 30), n = some_cols(d), k = dice_int(d, 0, 9) ? dice_int(d, 0, 60) : dice_int(d, 250, 600), ldc = n + dice_int(d, 0, 3);
+    bool a_turned = dice_int(d, 0, 1), b_turned = dice_int(d, 0, 1);
+    real *a = wild(d, m * k, 1), *b = wild(d, k * n, 1), *bias = wild(d, n, 1), *c = wild(d, matrix_size(m, n, ldc), 1);
+    real *packed = must_alloc((size_t)qkv_packed_size(k, n) * sizeof *packed);
+    t->gemm_pack(k, n, 0, n, b, b_turned ? 1 : n, b_turned ? k : 1, packed);
+    int start = (int)dice_int(d, 0, 2);
+    qkv_gemm g = {.m = m, .k = k, .n1 = n, .a = a, .a_row = a_turned ? 1 : k, .a_col = a_turned ? m : 1, .packed = packed, .c = c, .ldc = ldc,
+                  .bias = start == 1 ? bias : NULL, .accumulate = start == 2};
+    t->gemm(&g);
+    record_take(out, c, matrix_size(m, n, ldc));
+    record_take(out, packed, qkv_packed_size(k, n));
+    free(a), free(b), free(bias);
+}
+
+static inline void fuzz_norm(const qkv_kernels *t, dice *d, record *out) {
+    int64_t rows = dice_int(d, 0, 11), cols = some_cols(d), ld = cols + dice_int(d, 0, 3), size = matrix_size(rows, cols, ld);
+    real *x = wild(d, size, 3), *gamma = wild(d, cols, 1), *beta = wild(d, cols, 1), *dy = wild(d, size, 1);
+    real *y = random_reals(d, size, 1), *dx = random_reals(d, size, 1), *mean = random_reals(d, rows, 1), *rstd = random_reals(d, rows, 1);
+    real *dgamma = random_reals(d, cols, 1), *dbeta = random_reals(d, cols, 1);
+    bool centered = dice_int(d, 0, 1), shifted = dice_int(d, 0, 1);
+    t->norm_forward(rows, cols, x, ld, gamma, shifted ? beta : NULL, (real)1e-5, y, ld, centered ? mean : NULL, rstd);
+    t->norm_backward(rows, cols, x, ld, gamma, centered ? mean : NULL, rstd, dy, ld, dx, ld);
+    t->norm_param_grad(rows, 0, cols, x, ld, centered ? mean : NULL, rstd, dy, ld, dgamma, shifted ? dbeta : NULL);
+    record_take(out, y, size), record_take(out, dx, size), record_take(out, mean, rows), record_take(out, rstd, rows);
+    record_take(out, dgamma, cols), record_take(out, dbeta, cols);
+    free(x), free(gamma), free(beta), free(dy);
+}
+
+static inline void fuzz_act(const qkv_kernels *t, dice *d, record *out) {
+    int64_t rows = dice_int(d, 0, 4), cols = some_cols(d);
+    bool gated = dice_int(d, 0, 1);
+    int64_t wide = gated ? 2 * cols : cols, ldx = wide + dice_int(d, 0, 3), ldy = cols + dice_int(d, 0, 3);
+    qkv_act act = (qkv_act)dice_int(d, 0, 3);
+    real *x = wild(d, matrix_size(rows, wide, ldx), 8), *dy = wild(d, matrix_size(rows, cols, ldy), 1);
+    real *y = random_reals(d, matrix_size(rows, cols, ldy), 1), *dx = random_reals(d, matrix_size(rows, wide, ldx), 1);
+    t->act_forward(act, gated, rows, cols, x, ldx, y, ldy);
+    t->act_backward(act, gated, rows, cols, x, ldx, dy, ldy, dx, ldx);
+    record_take(out, y, matrix_size(rows, cols, ldy)), record_take(out, dx, matrix_size(rows, wide, ldx));
+    free(x), free(dy);
+}
+
+static inline void fuzz_pointwise(const qkv_kernels *t, dice *d, record *out) {
+    int64_t rows = dice_int(d, 1, 12), cols = some_cols(d), ld = cols + dice_int(d, 0, 3), size = matrix_size(rows, cols, ld);
+    real *x = wild(d, size, 1), *base = wild(d, size, 1), *y = random_reals(d, size, 1), *z = random_reals(d, size, 1);
+    real *sum = random_reals(d, cols, 1), *max = random_reals(d, cols, 1), a = (real)dice_real(d, -2, 2), b = dice_int(d, 0, 1) ? a : 0;
+    int32_t *which = must_alloc((size_t)cols * sizeof *which);
+    uint64_t keys[12];
+    for (int i = 0; i < 12; i++) keys[i] = (uint64_t)dice_int(d, 0, 1 << 20);
+    qkv_dropout drop = {(real)(dice_int(d, 0, 2) * 0.4), (uint64_t)dice_int(d, 0, 1 << 20), keys};
+    t->dropout(rows, cols, dice_int(d, 0, 1) ? base : NULL, ld, x, ld, y, ld, drop);
+    t->axpby(rows, cols, a, x, ld, b, z, ld);
+    t->column_sum(rows, 0, cols, x, ld, sum);
+    t->column_max(rows, cols, x, ld, max, which);
+    record_take(out, y, size), record_take(out, z, size), record_take(out, sum, cols), record_take(out, max, cols);
+    for (int64_t c = 0; c < cols; c++) record_add(out, &(real){(real)which[c]}, 1);
+    int64_t n = dice_int(d, 0, 3) ? dice_int(d, 0, 300) : dice_int(d, 4000, 20000);
+    real *long_x = wild(d, n, 1);
+    double squares = t->sum_squares(n, long_x), digits = isfinite(squares) ? squares : 0;
+    record_add(out, &(real){(real)squares}, 1);
+    record_add(out, &(real){(real)(digits - (double)(real)digits)}, isfinite((real)digits) ? 1 : 0);
+    free(long_x), free(x), free(base), free(which);
+}
+
+static inline void fuzz_embedding(const qkv_kernels *t, dice *d, record *out) {
+    int64_t rows = dice_int(d, 0, 12), cols = some_cols(d), ld = cols + dice_int(d, 0, 3);
+    real *table = wild(d, matrix_size(9, cols, ld), 1), *y = random_reals(d, matrix_size(rows, cols, ld), 1), scale = (real)dice_real(d, -2, 2);
+    int32_t ids[12];
+    for (int i = 0; i < 12; i++) ids[i] = (int32_t)dice_int(d, 0, 8);
+    t->gather(rows, cols, table, ld, ids, scale, y, ld);
+    t->scatter_add(rows, 0, cols, ids, scale, y, ld, table, ld);
+    record_take(out, table, matrix_size(9, cols, ld)), record_take(out, y, matrix_size(rows, cols, ld));
+}
+
+static inline void fuzz_loss(const qkv_kernels *t, dice *d, record *out) {
+    int64_t rows = dice_int(d, 0, 5), cols = 1 + some_cols(d), ld = cols + dice_int(d, 0, 3), size = matrix_size(rows, cols, ld);
+    real *x = wild(d, size, dice_int(d, 0, 1) ? 3 : 100), *dx = random_reals(d, size, 1), *y = random_reals(d, size, 1);
+    real loss[5] = {0}, smoothing = dice_int(d, 0, 1) ? (real)0.1 : 0;
+    int32_t target[5];
+    for (int i = 0; i < 5; i++) target[i] = (int32_t)dice_int(d, 0, cols - 1);
+    t->cross_entropy(rows, cols, x, ld, target, smoothing, (real)0.3, loss, dice_int(d, 0, 3) ? dx : NULL, ld);
+    t->softmax_rows(rows, cols, x, ld, y, ld);
+    record_add(out, loss, 5);
+    record_take(out, dx, size), record_take(out, y, size);
+    free(x);
+}
+
+static inline void fuzz_adamw(const qkv_kernels *t, dice *d, record *out) {
+    int64_t n = some_cols(d);
+    real *p = wild(d, n, 1), *g = wild(d, n, 1), *m = wild(d, n, 0.1), *v = random_reals(d, n, 0.1);
+    for (int64_t i = 0; i < n; i++) v[i] = v[i] < 0 ? -v[i] : v[i];
+    qkv_adamw o = {(real)0.01, (real)0.9, (real)0.999, (real)1e-8, (real)0.01, (real)0.2, (real)0.002, (real)dice_real(d, 0, 2)};
+    t->adamw(n, p, g, m, v, &o);
+    record_take(out, p, n), record_take(out, m, n), record_take(out, v, n);
+    free(g);
+}
+
+static inline void fuzz_attention(const qkv_kernels *t, dice *d, record *out) {
+    bool causal = dice_int(d, 0, 1), window = dice_int(d, 0, 2) == 0;
+    int64_t nk = dice_int(d, 0, 3) ? dice_int(d, 1, 40) : dice_int(d, 60, 150), nq = dice_int(d, 0, 1) ? nk : dice_int(d, 1, nk);
+    int64_t dim = dice_int(d, 1, 40), wide = dice_int(d, 0, 1) ? dim : dice_int(d, 1, 70);
+    uint64_t keys[150];
+    for (int i = 0; i < 150; i++) keys[i] = (uint64_t)dice_int(d, 0, 1 << 20);
+    real *q = wild(d, nq * dim, 2), *k = wild(d, nk * dim, 2), *v = wild(d, nk * wide, 1), *o = random_reals(d, nq * wide, 1);
+    real *lse = random_reals(d, nq, 1), *d_o = random_reals(d, nq * wide, 1), *weights = random_reals(d, nq * nk, 1);
+    real *dq = random_reals(d, nq * dim, 1), *dk = random_reals(d, nk * dim, 1), *dv = random_reals(d, nk * wide, 1);
+    qkv_attend a = {.n_q = nq, .n_k = nk, .row1 = nq, .dim = dim, .value_dim = wide, .scale = (real)(1 / sqrt((double)dim)),
+                    .left = window ? dice_int(d, 0, 20) : -1, .right = causal ? 0 : window ? dice_int(d, 0, 20) : -1,
+                    .q = q, .k = k, .v = v, .q_row = dim, .k_row = dim, .v_row = wide, .o = o, .o_row = wide, .lse = lse,
+                    .alibi = dice_int(d, 0, 3) ? 0 : (real)0.1, .softcap = dice_int(d, 0, 3) ? 0 : 5,
+                    .dropout = {dice_int(d, 0, 2) ? 0 : (real)0.2, 17, keys}, .d_o = d_o, .do_row = wide, .dq = dq, .dk = dk, .dv = dv,
+                    .dq_row = dim, .dk_row = dim, .dv_row = wide, .add_kv = dice_int(d, 0, 1)};
+    int64_t forward = t->attend_forward_scratch(nq, nk, dim, wide), backward = t->attend_backward_scratch(nq, nk, dim, wide);
+    int64_t bytes = ((forward > backward ? forward : backward) * (int64_t)sizeof(real) + 127) / 64 * 64;
+    real *scratch = aligned_alloc(64, (size_t)bytes);
+    if (!scratch) abort();
+    memset(scratch, 0xFF, (size_t)bytes); /* NaN: nothing may be read before it was written */
+    t->attend_forward(&a, scratch);
+    record_add(out, o, nq * wide), record_add(out, lse, nq);
+    memset(scratch, 0xFF, (size_t)bytes);
+    t->attend_backward(&a, scratch);
+    a.dropout.p = 0;
+    t->attend_weights(&a, weights);
+    record_take(out, dq, nq * dim), record_take(out, dk, nk * dim), record_take(out, dv, nk * wide), record_take(out, weights, nq * nk);
+    free(q), free(k), free(v), free(o), free(lse), free(d_o), free(scratch);
+}
+
+typedef struct fuzz_kernel {
+    const char *name;
+    void (*run)(const qkv_kernels *t, dice *d, record *out);
+} fuzz_kernel;
+
+static const fuzz_kernel fuzz_kernels[] = {
+    {"gemm", fuzz_gemm},           {"norm", fuzz_norm}, {"act", fuzz_act},     {"pointwise", fuzz_pointwise},
+    {"embedding", fuzz_embedding}, {"loss", fuzz_loss}, {"adamw", fuzz_adamw}, {"attention", fuzz_attention},
+};
+enum { FUZZ_KERNELS = sizeof fuzz_kernels / sizeof *fuzz_kernels };
+
+/* True if `t` wrote what `base` wrote, for `rounds` draws of one kernel; else says where not. */
+static inline bool fuzz_same(const qkv_kernels *base, const qkv_kernels *t, const fuzz_kernel *f, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        record a = {0}, b = {0};
+        dice da = {1000 + (uint64_t)round, 0}, db = da;
+        f->run(base, &da, &a);
+        f->run(t, &db, &b);
+        int64_t at = a.n != b.n ? 0 : first_difference(a.p, b.p, a.n);
+        if (at >= 0)
+            fprintf(stderr, "%s, draw %d: value %lld of %lld is %a on %s and %a on %s\n", f->name, round, (long long)at, (long long)a.n,
+                    (double)a.p[at], base->name, (double)b.p[at], t->name);
+        free(a.p), free(b.p);
+        if (at >= 0) return false;
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,2 @@
+#define SIMD_PRESENT 1
+#include "unit/kernels/simd_check.inc"
