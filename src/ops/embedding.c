@@ -1,0 +1,105 @@
+#include "ops/embedding.h"
+
+#include <math.h>
+
+#include "base/par.h"
+#include "ops/split.h"
+
+typedef struct job {
+    const qkv_kernels *kernels;
+    qkv_mat table, rows; /* rows: out or dout */
+    const int32_t *ids;
+    real scale;
+    int64_t grain;
+} job;
+
+qkv_mat qkv_embedding_table(const qkv_exec *x, int64_t param) {
+    const qkv_param *p = &x->reg->params[param];
+    return (qkv_mat){(real *)qkv_weight(x, param), p->rows, p->cols, p->cols};
+}
+
+qkv_mat qkv_embedding_grad(const qkv_exec *x, int64_t param) {
+    const qkv_param *p = &x->reg->params[param];
+    return (qkv_mat){qkv_grad(x, param), p->rows, p->cols, p->cols};
+}
+
+static void gather_chunk(void *arg, int64_t chunk, int thread) {
+    const job *j = arg;
+    (void)thread;
+    qkv_range r = qkv_chunk_range(j->rows.rows, j->grain, chunk);
+    j->kernels->gather(r.to - r.from, j->rows.cols, j->table.p, j->table.ld, j->ids + r.from, j->scale, j->rows.p + r.from * j->rows.ld,
+                       j->rows.ld);
+}
+
+static qkv_status check(const qkv_exec *x, const char *what, qkv_mat table, const int32_t *ids, qkv_mat rows) {
+    QKV_TRY(qkv_exec_shape(x, what, table, table.rows, rows.cols));
+    QKV_TRY(qkv_exec_shape(x, "rows of a table", rows, rows.rows, table.cols));
+    if (x->plan) return QKV_OK;
+    if (!ids && rows.rows > 0) return qkv_fail(x->ctx, QKV_INTERNAL, "%s: no row numbers", what);
+    for (int64_t r = 0; r < rows.rows; r++)
+        if (ids[r] < 0 || ids[r] >= table.rows)
+            return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "%s: row %lld asks for entry %d of 0..%lld", what, (long long)r, (int)ids[r],
+                            (long long)table.rows - 1);
+    return QKV_OK;
+}
+
+qkv_status qkv_embedding_forward(qkv_exec *x, const char *what, qkv_mat table, const int32_t *ids, double scale, qkv_mat out) {
+    QKV_TRY(check(x, what, table, ids, out));
+    double elements = (double)out.rows * (double)out.cols;
+    qkv_exec_book(x, QKV_CLASS_OTHER, scale != 1 ? elements : 0, 2 * elements * sizeof(real));
+    if (x->plan || out.rows == 0) return QKV_OK;
+    job j = {x->ctx->kernels, table, out, ids, (real)scale, qkv_row_grain(out.cols)};
+    qkv_par(x->ctx, qkv_chunks(out.rows, j.grain), gather_chunk, &j);
+    return QKV_OK;
+}
+
+static void scatter_chunk(void *arg, int64_t chunk, int thread) {
+    const job *j = arg;
+    (void)thread;
+    qkv_range r = qkv_chunk_range(j->rows.cols, j->grain, chunk);
+    j->kernels->scatter_add(j->rows.rows, r.from, r.to, j->ids, j->scale, j->rows.p, j->rows.ld, j->table.p, j->table.ld);
+}
+
+qkv_status qkv_embedding_backward(qkv_exec *x, qkv_mat dtable, const int32_t *ids, double scale, qkv_mat dout) {
+    QKV_TRY(check(x, "gradient of a table", dtable, ids, dout));
+    double elements = (double)dout.rows * (double)dout.cols;
+    qkv_exec_book(x, QKV_CLASS_OTHER, elements * (scale != 1 ? 2 : 1), 3 * elements * sizeof(real));
+    if (x->plan || dout.rows == 0) return QKV_OK;
+    job j = {x->ctx->kernels, dtable, dout, ids, (real)scale, qkv_col_grain(dout.rows)};
+    qkv_par(x->ctx, qkv_chunks(dout.cols, j.grain), scatter_chunk, &j);
+    return QKV_OK;
+}
+
+qkv_status qkv_positions(qkv_exec *x, const qkv_batch *batch, int64_t limit, int32_t **positions) {
+    int64_t rows = batch->n_seq > 0 ? batch->offset[batch->n_seq] : 0;
+    for (int64_t s = 0; s < batch->n_seq; s++)
+        if (batch->offset[s + 1] - batch->offset[s] > limit)
+            return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld tokens; there are %lld positions", (long long)s,
+                            (long long)(batch->offset[s + 1] - batch->offset[s]), (long long)limit);
+    QKV_TRY(qkv_temp_array(x, rows, sizeof(int32_t), positions));
+    if (x->plan) return QKV_OK;
+    for (int64_t s = 0; s < batch->n_seq; s++)
+        for (int64_t r = batch->offset[s]; r < batch->offset[s + 1]; r++) (*positions)[r] = (int32_t)(r - batch->offset[s]);
+    return QKV_OK;
+}
+
+/* A chunk is a pair of columns: both share a frequency. */
+static void sinusoidal_chunk(void *arg, int64_t chunk, int thread) {
+    const qkv_mat *t = arg;
+    (void)thread;
+    int64_t c = 2 * chunk;
+    double w = pow(10000.0, -(double)c / (double)t->cols);
+    for (int64_t p = 0; p < t->rows; p++) {
+        t->p[p * t->ld + c] = (real)sin((double)p * w);
+        if (c + 1 < t->cols) t->p[p * t->ld + c + 1] = (real)cos((double)p * w);
+    }
+}
+
+qkv_status qkv_sinusoidal(qkv_exec *x, qkv_mat table) {
+    QKV_TRY(qkv_exec_shape(x, "table of positions", table, table.rows, table.cols));
+    double elements = (double)table.rows * (double)table.cols;
+    qkv_exec_book(x, QKV_CLASS_OTHER, 2 * elements, elements * sizeof(real));
+    if (x->plan) return QKV_OK;
+    qkv_par(x->ctx, qkv_chunks(table.cols, 2), sinusoidal_chunk, &table);
+    return QKV_OK;
+}

@@ -1,0 +1,63 @@
+#include "ops/exec.h"
+
+#include <string.h>
+
+typedef qkv_status arena_fn(qkv_ctx *ctx, qkv_arena *a, size_t bytes, void **pointer);
+
+static qkv_status take(qkv_exec *x, arena_fn *end, int64_t count, int64_t size, void *pointer) {
+    int64_t bytes;
+    void *p = NULL;
+    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &bytes))
+        return qkv_fail(x->ctx, QKV_INTERNAL, "a buffer of %lld elements of %lld bytes was asked for", (long long)count, (long long)size);
+    QKV_TRY(end(x->ctx, &x->arena, (size_t)bytes, &p));
+    memcpy(pointer, &p, sizeof p);
+    return QKV_OK;
+}
+
+static qkv_status take_mat(qkv_exec *x, arena_fn *end, int64_t rows, int64_t cols, qkv_mat *m) {
+    int64_t width;
+    real *p;
+    if (rows < 0 || cols < 0 || __builtin_mul_overflow(cols, (int64_t)sizeof(real), &width))
+        return qkv_fail(x->ctx, QKV_INTERNAL, "a buffer of %lld x %lld numbers was asked for", (long long)rows, (long long)cols);
+    QKV_TRY(take(x, end, rows, width, &p));
+    *m = (qkv_mat){p, rows, cols, cols};
+    return QKV_OK;
+}
+
+qkv_status qkv_keep(qkv_exec *x, int64_t rows, int64_t cols, qkv_mat *m) {
+    return take_mat(x, x->keep ? qkv_arena_low : qkv_arena_high, rows, cols, m);
+}
+
+qkv_status qkv_temp(qkv_exec *x, int64_t rows, int64_t cols, qkv_mat *m) { return take_mat(x, qkv_arena_high, rows, cols, m); }
+
+qkv_status qkv_keep_array(qkv_exec *x, int64_t count, size_t size, void *pointer) {
+    return take(x, x->keep ? qkv_arena_low : qkv_arena_high, count, (int64_t)size, pointer);
+}
+
+qkv_status qkv_temp_array(qkv_exec *x, int64_t count, size_t size, void *pointer) {
+    return take(x, qkv_arena_high, count, (int64_t)size, pointer);
+}
+
+void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes) {
+    x->tally.flops[x->pass][c] += flops;
+    x->tally.bytes[x->pass][c] += bytes;
+}
+
+double qkv_tally_flops(const qkv_tally *t) {
+    double sum = 0;
+    for (int p = 0; p < QKV_PASSES; p++)
+        for (int c = 0; c < QKV_CLASSES; c++) sum += t->flops[p][c];
+    return sum;
+}
+
+qkv_dropout qkv_exec_dropout(const qkv_exec *x, double p, uint64_t site, const uint64_t *row_key) {
+    return (qkv_dropout){x->train ? (real)p : 0, qkv_key3(x->seed, x->step, site), row_key};
+}
+
+qkv_status qkv_exec_shape(const qkv_exec *x, const char *what, qkv_mat m, int64_t rows, int64_t cols) {
+    if (m.rows != rows || m.cols != cols || (m.ld < cols && rows > 1))
+        return qkv_fail(x->ctx, QKV_INTERNAL, "%s is %lld x %lld (stride %lld), expected %lld x %lld", what, (long long)m.rows,
+                        (long long)m.cols, (long long)m.ld, (long long)rows, (long long)cols);
+    if (!x->plan && !m.p && rows > 0 && cols > 0) return qkv_fail(x->ctx, QKV_INTERNAL, "%s has no memory", what);
+    return QKV_OK;
+}

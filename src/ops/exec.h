@@ -1,0 +1,91 @@
+/* One pass over the network: PLAN books bytes and FLOPs with null data, RUN executes. The same layer functions serve
+ * training, inference, recomputation, the memory plan and the FLOP count. */
+#ifndef QKV_OPS_EXEC_H
+#define QKV_OPS_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/ctx.h"
+#include "base/real.h"
+#include "base/rng.h"
+#include "kernels/kernels.h"
+
+typedef enum qkv_pass { QKV_PASS_FORWARD, QKV_PASS_BACKWARD, QKV_PASS_RECOMPUTE, QKV_PASS_OPTIMIZER, QKV_PASSES } qkv_pass;
+typedef enum qkv_class { QKV_CLASS_GEMM, QKV_CLASS_ATTENTION, QKV_CLASS_RECURRENCE, QKV_CLASS_OTHER, QKV_CLASSES } qkv_class;
+
+typedef struct qkv_tally {
+    double flops[QKV_PASSES][QKV_CLASSES]; /* useful FLOPs, 1 multiply-add = 2 */
+    double bytes[QKV_PASSES][QKV_CLASSES]; /* operands read and results written, each once */
+} qkv_tally;
+
+/* Registered parameter: the same handle reads weight, gradient and moments, which are four blocks of equal layout. */
+typedef struct qkv_param {
+    char name[96];         /* "encoder.0.attention.qkv.weight" */
+    int64_t rows, cols;    /* weights [out, in]; vectors are [1, n] */
+    int64_t offset;        /* reals from the start of the block; a multiple of 16 */
+    real init_std;         /* normal(0, init_std); 0: constant */
+    real init_value;       /* the constant */
+    bool decay;            /* weight decay applies (never biases and norms) */
+    bool vector;           /* stored as a 1-d tensor */
+    bool embedding;        /* trained at the embedding rate instead of the dense one */
+    int64_t packed_offset; /* of its packed copies in a frozen model; -1: never multiplied by */
+} qkv_param;
+
+typedef struct qkv_reg {
+    qkv_ctx *ctx;
+    qkv_param *params;
+    int64_t count, capacity;
+    int64_t size; /* reals in one block */
+} qkv_reg;
+
+/* A ragged batch: sequence s owns rows offset[s] .. offset[s+1]-1. Any length, 0 too. */
+typedef struct qkv_batch {
+    int64_t n_seq;
+    const int64_t *offset;    /* [n_seq + 1] */
+    const int32_t *ids;       /* [rows]; NULL in a plan */
+    const uint64_t *seq_key;  /* [n_seq] identity in the data set, for dropout; NULL: no dropout will be asked */
+    const uint64_t *row_key;  /* [rows] qkv_key2(seq_key, position) */
+} qkv_batch;
+
+typedef struct qkv_exec {
+    qkv_ctx *ctx;
+    bool plan;  /* PLAN: matrices have p == NULL, kernels are not called */
+    bool keep;  /* a backward pass follows: keep what it needs */
+    bool train; /* dropout is on */
+    qkv_pass pass;
+    qkv_arena arena;
+    qkv_tally tally;
+    const qkv_reg *reg;
+    const real *weights; /* one block each; NULL in a plan */
+    real *grads;         /* added to */
+    const real *packed;  /* packed weights of a frozen model, or NULL: pack in scratch */
+    uint64_t seed, step;
+} qkv_exec;
+
+/* Memory of a pass. keep: lives until this layer's backward if x->keep, else it is scratch. temp: scratch. Scratch is
+ * released by qkv_exec_mark / qkv_exec_release around a layer. */
+qkv_status qkv_keep(qkv_exec *x, int64_t rows, int64_t cols, qkv_mat *m) QKV_MUST_USE;
+qkv_status qkv_temp(qkv_exec *x, int64_t rows, int64_t cols, qkv_mat *m) QKV_MUST_USE;
+/* The same for `count` elements of any type; *pointer (T **) is NULL in a plan. */
+qkv_status qkv_keep_array(qkv_exec *x, int64_t count, size_t size, void *pointer) QKV_MUST_USE;
+qkv_status qkv_temp_array(qkv_exec *x, int64_t count, size_t size, void *pointer) QKV_MUST_USE;
+static inline size_t qkv_exec_mark(const qkv_exec *x) { return x->arena.high; }
+static inline void qkv_exec_release(qkv_exec *x, size_t mark) { qkv_arena_high_release(&x->arena, mark); }
+
+void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes);
+double qkv_tally_flops(const qkv_tally *t);
+
+static inline const real *qkv_weight(const qkv_exec *x, int64_t param) {
+    return x->weights ? x->weights + x->reg->params[param].offset : NULL;
+}
+static inline real *qkv_grad(const qkv_exec *x, int64_t param) { return x->grads ? x->grads + x->reg->params[param].offset : NULL; }
+
+/* Dropout of this pass at a numbered site; p is 0 outside training. */
+qkv_dropout qkv_exec_dropout(const qkv_exec *x, double p, uint64_t site, const uint64_t *row_key);
+
+/* The tail of every shape check: QKV_INTERNAL with the shapes unless m is rows x cols and, in RUN, has memory. */
+qkv_status qkv_exec_shape(const qkv_exec *x, const char *what, qkv_mat m, int64_t rows, int64_t cols) QKV_MUST_USE;
+
+#endif

@@ -1,0 +1,10 @@
+/* Every op and every layer by name: the gradient test walks these lists, so an op or layer without a case does not link, and
+ * a file of src/ops or src/layers that is not listed is refused. */
+#ifndef QKV_OPS_LIST_H
+#define QKV_OPS_LIST_H
+
+#define QKV_OP_LIST(X) X(linear) X(attention) X(norm) X(activation) X(residual) X(embedding) X(pooling) X(loss) X(optimizer)
+
+#define QKV_LAYER_LIST(X) X(attention_layer) X(ffn) X(block) X(embedding_layer) X(pooling_layer) X(head)
+
+#endif

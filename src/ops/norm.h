@@ -1,0 +1,25 @@
+/* LayerNorm and RMSNorm over the columns of each row, with gain and optional bias. */
+#ifndef QKV_OPS_NORM_H
+#define QKV_OPS_NORM_H
+
+#include "ops/exec.h"
+
+typedef struct qkv_norm_op {
+    int64_t gain; /* parameter numbers */
+    int64_t bias; /* -1: none */
+    bool rms;     /* RMSNorm (Zhang & Sennrich 2019) instead of LayerNorm (Ba et al. 2016) */
+    double epsilon;
+} qkv_norm_op;
+
+/* Per row: mean (p NULL for RMSNorm) and reciprocal deviation, [N,1]. */
+typedef struct qkv_norm_saved {
+    qkv_mat in, mean, rstd;
+} qkv_norm_saved;
+
+/* Keeps the statistics of `in`, which must live until backward. */
+qkv_status qkv_norm_forward(qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_mat out, qkv_norm_saved *saved) QKV_MUST_USE;
+
+/* Adds to the gradients of gain and bias. din may be dout. */
+qkv_status qkv_norm_backward(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout, qkv_mat din, const qkv_norm_saved *saved) QKV_MUST_USE;
+
+#endif

@@ -1,0 +1,41 @@
+#include "ops/reg.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Padding between parameters, in reals: a cache line of floats. */
+enum { ALIGN = 16 };
+
+static int64_t packed_end(const qkv_reg *reg) {
+    for (int64_t i = reg->count - 1; i >= 0; i--) {
+        const qkv_param *p = &reg->params[i];
+        if (p->packed_offset >= 0) return p->packed_offset + qkv_packed_size(p->cols, p->rows);
+    }
+    return 0;
+}
+
+qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64_t rows, int64_t cols, qkv_param_kind kind,
+                       int64_t *index) {
+    int64_t size;
+    if (rows < 1 || cols < 1 || __builtin_mul_overflow(rows, cols, &size) || size > INT64_MAX / 64 - reg->size)
+        return qkv_fail(reg->ctx, QKV_BAD_CONFIG, "parameter %s%s of %lld x %lld numbers is too large", prefix, name, (long long)rows, (long long)cols);
+    if (reg->count == reg->capacity) {
+        int64_t capacity = reg->capacity > 0 ? 2 * reg->capacity : 32;
+        QKV_TRY(qkv_grow(reg->ctx, capacity, sizeof *reg->params, &reg->params));
+        reg->capacity = capacity;
+    }
+    qkv_param p = {.rows = rows, .cols = cols, .offset = reg->size, .init_std = (real)kind.std, .init_value = (real)kind.value,
+                   .decay = kind.decay, .vector = kind.vector, .embedding = kind.embedding, .packed_offset = -1};
+    int length = snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
+    if (length < 0 || (size_t)length >= sizeof p.name) return qkv_fail(reg->ctx, QKV_INTERNAL, "parameter name %s%s is too long", prefix, name);
+    if (kind.matrix) p.packed_offset = packed_end(reg);
+    *index = reg->count;
+    reg->params[reg->count++] = p;
+    reg->size += (size + ALIGN - 1) / ALIGN * ALIGN;
+    return QKV_OK;
+}
+
+void qkv_reg_free(qkv_reg *reg) {
+    qkv_free(reg->ctx, reg->params);
+    *reg = (qkv_reg){.ctx = reg->ctx};
+}

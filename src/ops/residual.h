@@ -1,0 +1,14 @@
+/* Dropout and residual sums: y = base + dropout(in), and plain scaled sums. */
+#ifndef QKV_OPS_RESIDUAL_H
+#define QKV_OPS_RESIDUAL_H
+
+#include "ops/exec.h"
+
+/* base NULL: none. in, base and out may be the same buffer. With d.p = 0 it is the sum (or the copy). The backward pass of
+ * the dropped branch is the same call on gradients without base: the mask is a function of its key. */
+qkv_status qkv_residual(qkv_exec *x, const qkv_mat *base, qkv_mat in, qkv_mat out, qkv_dropout d) QKV_MUST_USE;
+
+/* out = a * in + b * out; b = 0 does not read out. */
+qkv_status qkv_scaled_sum(qkv_exec *x, real a, qkv_mat in, real b, qkv_mat out) QKV_MUST_USE;
+
+#endif
