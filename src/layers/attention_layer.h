@@ -1,0 +1,33 @@
+/* Multi-head self-attention: one fused projection to queries, keys and values, attention, one output projection.
+ * Rows of the fused weight: heads * head_dim of queries, then kv_heads * head_dim of keys, then as many of values. */
+#ifndef QKV_LAYERS_ATTENTION_LAYER_H
+#define QKV_LAYERS_ATTENTION_LAYER_H
+
+#include "layers/layers.h"
+#include "ops/linear.h"
+
+typedef struct qkv_attention_layer {
+    int64_t heads, kv_heads, head_dim;
+    qkv_span span;
+    double dropout;
+    uint64_t site;
+    qkv_linear qkv, out;
+} qkv_attention_layer;
+
+typedef struct qkv_attention_saved {
+    qkv_mat in, qkv, mixed, lse; /* [N,dim], [N,(heads+2 kv_heads) head_dim], [N,heads head_dim], [heads,N] */
+} qkv_attention_saved;
+
+/* prefix "encoder.0." gives "encoder.0.attention.qkv.weight" and so on. */
+qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape,
+                                       uint64_t site) QKV_MUST_USE;
+qkv_status qkv_attention_layer_forward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
+                                       qkv_attention_saved *saved) QKV_MUST_USE;
+qkv_status qkv_attention_layer_backward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din,
+                                        const qkv_attention_saved *saved) QKV_MUST_USE;
+
+/* Weights [n][n] of one head, for a batch of one sequence. */
+qkv_status qkv_attention_layer_weights(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, int64_t head,
+                                       real *weights) QKV_MUST_USE;
+
+#endif

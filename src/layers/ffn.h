@@ -1,0 +1,23 @@
+/* Feed-forward: out(act(in(x))), or gated out(act(gate(x)) * up(x)) with gate and up as one fused weight [2 ffn, dim]. */
+#ifndef QKV_LAYERS_FFN_H
+#define QKV_LAYERS_FFN_H
+
+#include "layers/layers.h"
+#include "ops/linear.h"
+
+typedef struct qkv_ffn {
+    int64_t width;
+    qkv_act act;
+    bool gated;
+    qkv_linear in, out;
+} qkv_ffn;
+
+typedef struct qkv_ffn_saved {
+    qkv_mat in, inner, active; /* [N,dim], [N,ffn] or [N,2 ffn], [N,ffn] */
+} qkv_ffn_saved;
+
+qkv_status qkv_ffn_declare(qkv_ffn *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape) QKV_MUST_USE;
+qkv_status qkv_ffn_forward(qkv_exec *x, const qkv_ffn *l, qkv_mat in, qkv_mat out, qkv_ffn_saved *saved) QKV_MUST_USE;
+qkv_status qkv_ffn_backward(qkv_exec *x, const qkv_ffn *l, qkv_mat dout, qkv_mat din, const qkv_ffn_saved *saved) QKV_MUST_USE;
+
+#endif
