@@ -1,0 +1,33 @@
+/* Ragged rows of token ids, and their grouping into batches by a token budget. */
+#ifndef QKV_DATA_BATCHES_H
+#define QKV_DATA_BATCHES_H
+
+#include <stdint.h>
+
+#include "base/ctx.h"
+
+/* All texts of a data set as token ids, one after another. */
+typedef struct qkv_ragged {
+    int64_t count;
+    int64_t *offset; /* [count + 1] */
+    int32_t *ids;
+    int32_t *target; /* [count] class, or -1 */
+} qkv_ragged;
+void qkv_ragged_free(qkv_ctx *ctx, qkv_ragged *r);
+
+/* Batches of one epoch: batch b holds rows order[first[b]] .. order[first[b+1]-1]. */
+typedef struct qkv_batches {
+    int64_t count;
+    int64_t *first; /* [count + 1] */
+    int64_t *order; /* [rows] */
+} qkv_batches;
+
+/* Shuffles the rows (keyed seed, epoch), sorts them by length inside windows of many batches, cuts each window into batches
+ * of at most `batch_tokens` tokens (a row alone may exceed it) and at most `max_rows` rows, and shuffles the batches.
+ * epoch < 0: no shuffling, sorted by length over everything (evaluation). Each row appears exactly once. max_rows < 1: no
+ * limit of rows. */
+qkv_status qkv_batches_make(qkv_ctx *ctx, const int64_t *offset, int64_t rows, int64_t batch_tokens, int64_t max_rows,
+                            uint64_t seed, int64_t epoch, qkv_batches *batches) QKV_MUST_USE;
+void qkv_batches_free(qkv_ctx *ctx, qkv_batches *batches);
+
+#endif
