@@ -1,0 +1,36 @@
+/* The network of a text classifier: embedding and positions, encoder blocks, final norm, pooling, linear head. */
+#ifndef QKV_MODELS_CLASSIFIER_H
+#define QKV_MODELS_CLASSIFIER_H
+
+#include "models/config.h"
+#include "ops/exec.h"
+
+typedef struct qkv_classifier qkv_classifier;
+
+/* Declares the parameters in a registry of its own; allocates no weights. `recompute`: blocks are RECOMPUTE segments. */
+qkv_status qkv_classifier_create(qkv_ctx *ctx, const qkv_config *config, bool recompute, qkv_classifier **net) QKV_MUST_USE;
+void qkv_classifier_free(qkv_classifier *net);
+
+const qkv_config *qkv_classifier_config(const qkv_classifier *net);
+const qkv_reg *qkv_classifier_reg(const qkv_classifier *net);
+
+/* Initial values of a whole block from the registry's init fields, keyed (seed, parameter, element). */
+void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights);
+
+/* Size in reals of the packed copies of all weights, and the packing (for inference). */
+int64_t qkv_reg_packed_size(const qkv_reg *reg);
+void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, const real *weights, real *packed);
+
+/* Logits [n_seq, classes] of a batch. The caller owns `logits` (p NULL in a plan). x->keep false. */
+qkv_status qkv_classifier_forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) QKV_MUST_USE;
+
+/* Forward, label-smoothed loss, backward: adds to x->grads the gradient of loss_scale * sum over sequences of the loss.
+ * *loss_sum is the sum of the (unscaled) losses; loss[n_seq] (may be NULL) each of them. target NULL in a plan. */
+qkv_status qkv_classifier_step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
+                               double loss_scale, double *loss_sum, real *loss) QKV_MUST_USE;
+
+/* Attention weights [n][n] of one layer and head for a batch of one sequence. */
+qkv_status qkv_classifier_weights(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head,
+                                  real *weights) QKV_MUST_USE;
+
+#endif

@@ -1,0 +1,192 @@
+#include "models/config.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* ---- the table of fields: one line each, for the check of ranges and for both ways of JSON ---- */
+
+typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE } field_type;
+
+typedef struct field {
+    const char *name;
+    field_type type;
+    size_t offset;
+    double min, max;
+    const char *const *choices; /* in the order of the enum, ended by NULL */
+} field;
+
+static const char *const POSITIONS[] = {"none", "sinusoidal", "learned", NULL};
+static const char *const POOLINGS[] = {"mean", "first", "max", "attention", NULL};
+static const char *const NORMS[] = {"layer", "rms", NULL};
+static const char *const ACTIVATIONS[] = {"gelu", "gelu-tanh", "relu", "silu", "geglu", "swiglu", NULL};
+
+#define AT(name) offsetof(qkv_config, name)
+static const field FIELDS[] = {
+    {"vocab", INTEGER, AT(vocab), 1, 1 << 28, NULL},
+    {"classes", INTEGER, AT(classes), 1, 1 << 24, NULL},
+    {"layers", INTEGER, AT(layers), 1, 4096, NULL},
+    {"dim", INTEGER, AT(dim), 1, 1 << 16, NULL},
+    {"heads", INTEGER, AT(heads), 1, 1 << 12, NULL},
+    {"kv_heads", INTEGER, AT(kv_heads), 1, 1 << 12, NULL},
+    {"head_dim", INTEGER, AT(head_dim), 1, 1 << 12, NULL},
+    {"ffn", INTEGER, AT(ffn), 1, 1 << 20, NULL},
+    {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL},
+    {"position", CHOICE, AT(position), 0, 0, POSITIONS},
+    {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS},
+    {"norm", CHOICE, AT(norm), 0, 0, NORMS},
+    {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS},
+    {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL},
+    {"bias", BOOLEAN, AT(bias), 0, 0, NULL},
+    {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL},
+    {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL},
+    {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL},
+    {"dropout", REAL, AT(dropout), 0, 0.999, NULL},
+    {"attention_dropout", REAL, AT(attention_dropout), 0, 0.999, NULL},
+    {"embedding_dropout", REAL, AT(embedding_dropout), 0, 0.999, NULL},
+};
+enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };
+
+static int64_t *integer_at(const qkv_config *c, const field *f) { return (int64_t *)((char *)c + f->offset); }
+static double *real_at(const qkv_config *c, const field *f) { return (double *)((char *)c + f->offset); }
+static bool *boolean_at(const qkv_config *c, const field *f) { return (bool *)((char *)c + f->offset); }
+
+/* The four enums have no negative values; all are the size of an int, which the assertions hold the compiler to. */
+_Static_assert(sizeof(qkv_position) == sizeof(int) && sizeof(qkv_pooling) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_norm) == sizeof(int) && sizeof(qkv_activation) == sizeof(int), "enums are read through int");
+static int choice_get(const qkv_config *c, const field *f) {
+    int value;
+    memcpy(&value, (const char *)c + f->offset, sizeof value);
+    return value;
+}
+static void choice_set(qkv_config *c, const field *f, int value) { memcpy((char *)c + f->offset, &value, sizeof value); }
+
+static int choice_count(const field *f) {
+    int n = 0;
+    while (f->choices[n]) n++;
+    return n;
+}
+
+/* ---- check ---- */
+
+static qkv_status check_field(qkv_ctx *ctx, const qkv_config *c, const field *f) {
+    if (f->type == INTEGER) {
+        int64_t v = *integer_at(c, f);
+        if (v < (int64_t)f->min || v > (int64_t)f->max)
+            return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%lld is outside %lld..%lld", f->name, (long long)v, (long long)f->min, (long long)f->max);
+    } else if (f->type == REAL) {
+        double v = *real_at(c, f);
+        if (!(v >= f->min && v <= f->max)) return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%g is outside %g..%g", f->name, v, f->min, f->max);
+    } else if (f->type == CHOICE) {
+        int v = choice_get(c, f);
+        if (v < 0 || v >= choice_count(f)) return qkv_fail(ctx, QKV_BAD_CONFIG, "%s has no choice number %d", f->name, v);
+    }
+    return QKV_OK;
+}
+
+/* The divisors of `whole` next to `wish`, from below (0: none but wish itself was asked) and above. */
+static void near_divisors(int64_t whole, int64_t wish, int64_t *below, int64_t *above) {
+    *below = wish < whole ? wish : whole;
+    while (*below > 1 && whole % *below != 0) --*below;
+    *above = wish;
+    while (*above < whole && whole % *above != 0) ++*above;
+}
+
+/* "heads=6 does not divide dim=256 (try 4 or 8)" */
+static qkv_status check_divides(qkv_ctx *ctx, const char *part, int64_t n, const char *whole, int64_t of) {
+    if (of % n == 0) return QKV_OK;
+    int64_t below, above;
+    near_divisors(of, n, &below, &above);
+    if (above > of || above == below || n > of)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%lld does not divide %s=%lld (try %lld)", part, (long long)n, whole, (long long)of, (long long)below);
+    return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%lld does not divide %s=%lld (try %lld or %lld)", part, (long long)n, whole, (long long)of,
+                    (long long)below, (long long)above);
+}
+
+qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
+    for (int i = 0; i < N_FIELDS; i++) QKV_TRY(check_field(ctx, c, &FIELDS[i]));
+    QKV_TRY(check_divides(ctx, "heads", c->heads, "dim", c->dim));
+    QKV_TRY(check_divides(ctx, "kv_heads", c->kv_heads, "heads", c->heads));
+    if (c->norm_epsilon == 0) return qkv_fail(ctx, QKV_BAD_CONFIG, "norm_epsilon=0: a constant row would be divided by 0");
+    return QKV_OK;
+}
+
+/* ---- JSON ---- */
+
+static json_t *field_to_json(const qkv_config *c, const field *f) {
+    switch (f->type) {
+    case INTEGER: return json_integer((json_int_t)*integer_at(c, f));
+    case REAL: return json_real(*real_at(c, f));
+    case BOOLEAN: return json_boolean(*boolean_at(c, f));
+    case CHOICE: return json_string(f->choices[choice_get(c, f)]);
+    }
+    return NULL;
+}
+
+qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) {
+    *json = NULL;
+    QKV_TRY(qkv_config_check(ctx, c));
+    json_t *object = json_object();
+    for (int i = 0; object && i < N_FIELDS; i++)
+        if (json_object_set_new(object, FIELDS[i].name, field_to_json(c, &FIELDS[i])) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+    if (!object) return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory for the JSON of a config");
+    *json = object;
+    return QKV_OK;
+}
+
+static const char *json_kind(const json_t *v) {
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a real number";
+    case JSON_NULL: return "null";
+    default: return "a truth value";
+    }
+}
+
+static qkv_status choice_from_json(qkv_ctx *ctx, const json_t *v, const field *f, qkv_config *c) {
+    const char *text = json_string_value(v);
+    for (int i = 0; f->choices[i]; i++)
+        if (strcmp(text, f->choices[i]) == 0) {
+            choice_set(c, f, i);
+            return QKV_OK;
+        }
+    return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is \"%.60s\", which this version does not know", f->name, text);
+}
+
+static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field *f, qkv_config *c) {
+    const json_t *v = json_object_get(json, f->name);
+    if (!v) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is missing", f->name);
+    if (f->type == INTEGER && json_is_integer(v)) *integer_at(c, f) = json_integer_value(v);
+    else if (f->type == REAL && json_is_number(v)) *real_at(c, f) = json_number_value(v);
+    else if (f->type == BOOLEAN && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
+    else if (f->type == CHOICE && json_is_string(v)) return choice_from_json(ctx, v, f, c);
+    else {
+        static const char *const wants[] = {"an integer", "a number", "true or false", "a name"};
+        return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is %s, expected %s", f->name, json_kind(v), wants[f->type]);
+    }
+    return QKV_OK;
+}
+
+static bool known(const char *name) {
+    for (int i = 0; i < N_FIELDS; i++)
+        if (strcmp(FIELDS[i].name, name) == 0) return true;
+    return false;
+}
+
+qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c) {
+    memset(c, 0, sizeof *c);
+    if (!json_is_object(json)) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s, expected an object", json ? json_kind(json) : "nothing");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)json, key, value) {
+        if (!known(key)) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: unknown key \"%.60s\" (written by a newer version?)", key);
+    }
+    for (int i = 0; i < N_FIELDS; i++) QKV_TRY(field_from_json(ctx, json, &FIELDS[i], c));
+    return qkv_config_check(ctx, c);
+}

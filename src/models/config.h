@@ -1,0 +1,35 @@
+/* Every hyper-parameter of a network, and its JSON. */
+#ifndef QKV_MODELS_CONFIG_H
+#define QKV_MODELS_CONFIG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/ctx.h"
+#include "qkv/attention.h"
+#include "qkv/model.h"
+
+typedef struct qkv_config {
+    int64_t vocab, classes;
+    int64_t layers, dim, heads, kv_heads, head_dim, ffn;
+    int64_t max_length; /* tokens; also the rows of a learned position table */
+    qkv_position position;
+    qkv_pooling pooling;
+    qkv_norm norm;
+    qkv_activation activation;
+    bool post_norm, bias;
+    qkv_span span;
+    double norm_epsilon;
+    double dropout, attention_dropout, embedding_dropout; /* used in training only */
+} qkv_config;
+
+/* Refuses what cannot be built: heads=6 does not divide dim=256 (try 4 or 8). */
+qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;
+
+/* New reference. Enums are written by name. */
+qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) QKV_MUST_USE;
+/* Every key must be there, of the right type and in range; unknown keys are refused (a newer file). Then checks. */
+qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c) QKV_MUST_USE;
+
+#endif

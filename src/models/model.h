@@ -1,0 +1,60 @@
+/* What a model file holds, in memory. */
+#ifndef QKV_MODELS_MODEL_H
+#define QKV_MODELS_MODEL_H
+
+#include <jansson.h>
+
+#include "formats/safetensors.h"
+#include "models/classifier.h"
+#include "qkv/model.h"
+#include "qkv/tokenizer.h"
+
+struct qkv_model {
+    qkv_ctx *ctx;
+    char task[32];
+    qkv_config config;
+    qkv_classifier *net;
+    real *weights; /* one block of the registry */
+    real *packed;  /* packed copies for inference; made on first use by qkv_model_pack */
+    qkv_tokenizer *tokenizer;
+    char **labels; /* [config.classes], NUL-terminated */
+    int64_t *label_sizes;
+    json_t *record; /* training record: data hash, options, metrics */
+};
+
+/* An empty model of this config: net made, weights allocated and zero, labels NULLs, the record an empty object. The caller
+ * fills in weights, tokenizer (the model then owns it), labels and record. */
+qkv_status qkv_model_create(qkv_ctx *ctx, const char *task, const qkv_config *config, qkv_model **model) QKV_MUST_USE;
+/* The same around a net made before, which the model owns from then on; on failure it still belongs to the caller. */
+qkv_status qkv_model_adopt(qkv_ctx *ctx, const char *task, qkv_classifier *net, qkv_model **model) QKV_MUST_USE;
+
+/* Makes the packed copies if there are none. Who changes the weights afterwards calls qkv_model_unpack. */
+qkv_status qkv_model_pack(qkv_model *model) QKV_MUST_USE;
+void qkv_model_unpack(qkv_model *model);
+
+/* Sets one label to a copy of these bytes. */
+qkv_status qkv_model_set_label(qkv_model *model, int64_t index, const char *label, int64_t size) QKV_MUST_USE;
+
+/* How a text becomes input: its tokens, with CLS in front where the pooling is "first" (an empty range at 0), cut to
+ * config->max_length. Writes at most `capacity` of them; *count is what there is after the cut, *full_count (may be NULL)
+ * before it. Training, prediction and qkv_model_tokens all come through here. */
+qkv_status qkv_model_input(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, const char *text, int64_t length,
+                           qkv_token *tokens, int64_t capacity, int64_t *count, int64_t *full_count) QKV_MUST_USE;
+
+/* ---- the parts of the model file (docs/model-file.md) ---- */
+
+enum { QKV_MODEL_FILE_VERSION = 1 };
+
+/* A JSON array of strings. Labels may hold any bytes: a byte that is not part of valid UTF-8, and NUL, is written \xHH, a
+ * backslash is doubled. Reading refuses any other backslash. */
+qkv_status qkv_labels_to_json(const qkv_model *model, json_t **json) QKV_MUST_USE;
+qkv_status qkv_labels_from_json(qkv_model *model, const char *file, const json_t *json) QKV_MUST_USE;
+
+/* SHA-256 over the metadata (sorted by key, without qkv.sha256 itself), the tensors' names, types and shapes in the order of
+ * the data, and the data. */
+void qkv_model_checksum(const qkv_metadata *metadata, int64_t n_metadata, const qkv_tensor *tensors, int64_t count, char hex[65]);
+
+/* Makes the model of an opened file; the file may be closed afterwards. */
+qkv_status qkv_model_from_file(qkv_ctx *ctx, const qkv_safetensors *file, qkv_model **model) QKV_MUST_USE;
+
+#endif

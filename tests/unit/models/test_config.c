@@ -1,0 +1,138 @@
+/* Configs: what is refused and in which words; JSON there and back, and every way in which it can be wrong. */
+#include "net.h"
+
+#include "models/config.h"
+
+static void accepted(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    for (int i = 0; i < NET_CONFIGS; i++) {
+        qkv_config c = net_grid(i);
+        assert_int_equal(qkv_config_check(&ctx, &c), QKV_OK);
+    }
+    qkv_config c = net_config();
+    c.classes = c.vocab = c.max_length = 1;
+    assert_int_equal(qkv_config_check(&ctx, &c), QKV_OK);
+}
+
+#define REFUSED(change, words)                                                                                              \
+    do {                                                                                                                    \
+        qkv_config c = net_config();                                                                                        \
+        c.dim = 256;                                                                                                        \
+        change;                                                                                                             \
+        assert_int_equal(qkv_config_check(&ctx, &c), QKV_BAD_CONFIG);                                                       \
+        assert_string_equal(ctx.message, words);                                                                            \
+    } while (0)
+
+static void refused(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    REFUSED(c.heads = 6, "heads=6 does not divide dim=256 (try 4 or 8)");
+    REFUSED(c.heads = 200, "heads=200 does not divide dim=256 (try 128 or 256)");
+    REFUSED(c.heads = 300, "heads=300 does not divide dim=256 (try 256)");
+    REFUSED(c.heads = 0, "heads=0 is outside 1..4096");
+    REFUSED(c.kv_heads = 3, "kv_heads=3 does not divide heads=4 (try 2 or 4)");
+    REFUSED(c.kv_heads = 8, "kv_heads=8 does not divide heads=4 (try 4)");
+    REFUSED(c.head_dim = 0, "head_dim=0 is outside 1..4096");
+    REFUSED(c.dim = 0, "dim=0 is outside 1..65536");
+    REFUSED(c.layers = -1, "layers=-1 is outside 1..4096");
+    REFUSED(c.ffn = 0, "ffn=0 is outside 1..1048576");
+    REFUSED(c.vocab = 0, "vocab=0 is outside 1..268435456");
+    REFUSED(c.classes = 0, "classes=0 is outside 1..16777216");
+    REFUSED(c.max_length = 0, "max_length=0 is outside 1..16777216");
+    REFUSED(c.span.left = -2, "span_left=-2 is outside -1..16777216");
+    REFUSED(c.dropout = 1, "dropout=1 is outside 0..0.999");
+    REFUSED(c.attention_dropout = -0.5, "attention_dropout=-0.5 is outside 0..0.999");
+    REFUSED(c.embedding_dropout = NAN, "embedding_dropout=nan is outside 0..0.999");
+    REFUSED(c.norm_epsilon = 0, "norm_epsilon=0: a constant row would be divided by 0");
+    REFUSED(c.pooling = (qkv_pooling)9, "pooling has no choice number 9");
+    REFUSED(c.activation = (qkv_activation)6, "activation has no choice number 6");
+}
+
+static void there_and_back(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    for (int i = 0; i < NET_CONFIGS; i++) {
+        qkv_config a = net_grid(i), b;
+        json_t *json;
+        NET_OK(&ctx, qkv_config_to_json(&ctx, &a, &json));
+        char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        json_t *again = json_loads(text, 0, NULL);
+        NET_OK(&ctx, qkv_config_from_json(&ctx, again, &b));
+        /* field by field: padding is not part of a config */
+        assert_true(a.vocab == b.vocab && a.classes == b.classes && a.layers == b.layers && a.dim == b.dim && a.heads == b.heads);
+        assert_true(a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.ffn == b.ffn && a.max_length == b.max_length);
+        assert_true(a.position == b.position && a.pooling == b.pooling && a.norm == b.norm && a.activation == b.activation);
+        assert_true(a.post_norm == b.post_norm && a.bias == b.bias && a.span.left == b.span.left && a.span.right == b.span.right);
+        assert_true(a.norm_epsilon == b.norm_epsilon && a.dropout == b.dropout && a.attention_dropout == b.attention_dropout);
+        assert_true(a.embedding_dropout == b.embedding_dropout);
+        free(text);
+        json_decref(json);
+        json_decref(again);
+    }
+    /* what cannot be built is not written either */
+    qkv_config bad = net_config();
+    bad.heads = 5;
+    json_t *json;
+    assert_int_equal(qkv_config_to_json(&ctx, &bad, &json), QKV_BAD_CONFIG);
+    assert_null(json);
+}
+
+static void names(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    qkv_config c = net_config();
+    c.activation = QKV_ACT_GELU_TANH;
+    json_t *json;
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &c, &json));
+    assert_string_equal(json_string_value(json_object_get(json, "activation")), "gelu-tanh");
+    assert_string_equal(json_string_value(json_object_get(json, "position")), "learned");
+    assert_string_equal(json_string_value(json_object_get(json, "pooling")), "attention");
+    assert_string_equal(json_string_value(json_object_get(json, "norm")), "layer");
+    assert_true(json_is_true(json_object_get(json, "bias")));
+    json_decref(json);
+}
+
+static void wrong(qkv_ctx *ctx, const char *key, json_t *value, qkv_status status, const char *words) {
+    qkv_config c = net_config(), back;
+    json_t *json;
+    NET_OK(ctx, qkv_config_to_json(ctx, &c, &json));
+    if (value) json_object_set_new(json, key, value);
+    else json_object_del(json, key);
+    assert_int_equal(qkv_config_from_json(ctx, json, &back), status);
+    assert_string_equal(ctx->message, words);
+    json_decref(json);
+}
+
+static void wrong_json(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    wrong(&ctx, "heads", NULL, QKV_BAD_FORMAT, "config: heads is missing");
+    wrong(&ctx, "heads", json_string("4"), QKV_BAD_FORMAT, "config: heads is a string, expected an integer");
+    wrong(&ctx, "heads", json_real(4), QKV_BAD_FORMAT, "config: heads is a real number, expected an integer");
+    wrong(&ctx, "heads", json_integer(5), QKV_BAD_CONFIG, "heads=5 does not divide dim=24 (try 4 or 6)");
+    wrong(&ctx, "layers", json_integer(INT64_MAX), QKV_BAD_CONFIG, "layers=9223372036854775807 is outside 1..4096");
+    wrong(&ctx, "bias", json_integer(1), QKV_BAD_FORMAT, "config: bias is an integer, expected true or false");
+    wrong(&ctx, "dropout", json_null(), QKV_BAD_FORMAT, "config: dropout is null, expected a number");
+    wrong(&ctx, "norm", json_string("batch"), QKV_BAD_FORMAT, "config: norm is \"batch\", which this version does not know");
+    wrong(&ctx, "norm", json_array(), QKV_BAD_FORMAT, "config: norm is an array, expected a name");
+    wrong(&ctx, "rotary", json_true(), QKV_BAD_FORMAT, "config: unknown key \"rotary\" (written by a newer version?)");
+    qkv_config c;
+    json_t *list = json_array();
+    assert_int_equal(qkv_config_from_json(&ctx, list, &c), QKV_BAD_FORMAT);
+    assert_int_equal(qkv_config_from_json(&ctx, NULL, &c), QKV_BAD_FORMAT);
+    json_decref(list);
+    /* an integer where a real is meant is a number too */
+    qkv_config good = net_config(), back;
+    json_t *json;
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &good, &json));
+    json_object_set_new(json, "dropout", json_integer(0));
+    NET_OK(&ctx, qkv_config_from_json(&ctx, json, &back));
+    json_decref(json);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(accepted), cmocka_unit_test(refused), cmocka_unit_test(there_and_back),
+                                       cmocka_unit_test(names), cmocka_unit_test(wrong_json)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
