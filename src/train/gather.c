@@ -1,0 +1,68 @@
+#include "train/gather.h"
+
+#include <string.h>
+
+/* Keeps token dropout apart from every dropout site of the network, which are keyed by (seed, step, site) too. */
+enum { TOKEN_SITE = 0x746f6b };
+
+qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows, qkv_gather *g) {
+    *g = (qkv_gather){0};
+    int64_t longest = 0;
+    for (int64_t i = 0; i < data->count; i++) {
+        int64_t n = data->offset[i + 1] - data->offset[i];
+        if (n > longest) longest = n;
+    }
+    g->max_rows = max_rows < data->count ? max_rows : data->count;
+    g->max_tokens = longest > batch_tokens ? longest : batch_tokens;
+    int64_t all = data->count > 0 ? data->offset[data->count] : 0;
+    if (g->max_tokens > all) g->max_tokens = all;
+
+    qkv_status status = qkv_alloc(ctx, g->max_rows + 1, sizeof *g->offset, &g->offset);
+    if (status == QKV_OK) status = qkv_alloc(ctx, g->max_tokens, sizeof *g->ids, &g->ids);
+    if (status == QKV_OK) status = qkv_alloc(ctx, g->max_rows, sizeof *g->target, &g->target);
+    if (status == QKV_OK) status = qkv_alloc(ctx, g->max_rows, sizeof *g->seq_key, &g->seq_key);
+    if (status == QKV_OK) status = qkv_alloc(ctx, g->max_tokens, sizeof *g->row_key, &g->row_key);
+    if (status != QKV_OK) qkv_gather_free(ctx, g);
+    return status;
+}
+
+void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g) {
+    qkv_free(ctx, g->offset);
+    qkv_free(ctx, g->ids);
+    qkv_free(ctx, g->target);
+    qkv_free(ctx, g->seq_key);
+    qkv_free(ctx, g->row_key);
+    *g = (qkv_gather){0};
+}
+
+void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count, bool plan, qkv_batch *batch) {
+    int64_t at = 0;
+    g->offset[0] = 0;
+    for (int64_t s = 0; s < count; s++) {
+        int64_t row = rows[s], n = data->offset[row + 1] - data->offset[row];
+        if (!plan) {
+            if (n > 0) memcpy(g->ids + at, data->ids + data->offset[row], (size_t)n * sizeof *g->ids);
+            g->seq_key[s] = (uint64_t)row;
+            for (int64_t i = 0; i < n; i++) g->row_key[at + i] = qkv_key2((uint64_t)row, (uint64_t)i);
+            g->target[s] = data->target ? data->target[row] : -1;
+        }
+        at += n;
+        g->offset[s + 1] = at;
+    }
+    *batch = (qkv_batch){
+        .n_seq = count,
+        .offset = g->offset,
+        .ids = plan ? NULL : g->ids,
+        .seq_key = g->seq_key,
+        .row_key = g->row_key,
+    };
+}
+
+void qkv_gather_drop(qkv_gather *g, const qkv_batch *batch, double p, int32_t unknown, uint64_t seed, uint64_t step) {
+    if (!(p > 0)) return;
+    uint64_t key = qkv_key3(seed, step, TOKEN_SITE);
+    int64_t n = batch->offset[batch->n_seq];
+    for (int64_t i = 0; i < n; i++) {
+        if (qkv_uniform(qkv_key2(key, batch->row_key[i])) < p) g->ids[i] = unknown;
+    }
+}

@@ -1,0 +1,31 @@
+/* Copies chosen rows of a data set side by side into one ragged batch, with the keys that dropout needs. */
+#ifndef QKV_TRAIN_GATHER_H
+#define QKV_TRAIN_GATHER_H
+
+#include "base/ctx.h"
+#include "data/batches.h"
+#include "ops/exec.h"
+
+typedef struct qkv_gather {
+    int64_t max_rows, max_tokens;
+    int64_t *offset;             /* [max_rows + 1] */
+    int32_t *ids;                /* [max_tokens] */
+    int32_t *target;             /* [max_rows] */
+    uint64_t *seq_key, *row_key; /* [max_rows], [max_tokens] */
+} qkv_gather;
+
+/* Room for any batch that qkv_batches_make can cut from rows of these lengths. */
+qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows,
+                             qkv_gather *g) QKV_MUST_USE;
+void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g);
+
+/* The batch of rows[0..count-1], valid until the next call; g->target holds their targets. The key of a sequence is its row
+ * in the data set, so dropout does not depend on its place in a batch. In a plan only the offsets are filled, and ids and
+ * targets are NULL or undefined. */
+void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count, bool plan, qkv_batch *batch);
+
+/* Token dropout: each id of the gathered batch becomes `unknown` with probability p, drawn from (seed, step, data row,
+ * position). */
+void qkv_gather_drop(qkv_gather *g, const qkv_batch *batch, double p, int32_t unknown, uint64_t seed, uint64_t step);
+
+#endif

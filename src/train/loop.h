@@ -1,0 +1,79 @@
+/* The training loop, for any task: batches, accumulation, update, evaluation, best weights, stopping.
+ *
+ * A step is one window of `accumulate` batches (the last window of an epoch may be shorter and is applied like the others).
+ * Its gradient is that of the mean loss over the units (rows, tokens, ...) of the whole window, so it does not matter how
+ * the window was cut into batches. No memory is allocated inside a step; everything a step needs was planned before. The
+ * result has the same bits for any number of threads. */
+#ifndef QKV_TRAIN_LOOP_H
+#define QKV_TRAIN_LOOP_H
+
+#include "ops/exec.h"
+#include "qkv/classify.h"
+#include "train/schedule.h"
+
+typedef struct qkv_task_score {
+    double loss, accuracy, macro_f1; /* reported */
+    double metric;                   /* the larger the better; decides which weights are kept. Ties go to the lower loss */
+} qkv_task_score;
+
+/* What is being trained. */
+typedef struct qkv_task {
+    void *self;
+    const qkv_reg *reg;
+    int64_t rows;          /* training rows */
+    const int64_t *offset; /* [rows + 1] where each row's tokens start: the lengths that batches are cut by */
+
+    /* How many terms the loss of these rows has. NULL: one a row. */
+    int64_t (*units)(void *self, const int64_t *rows, int64_t count);
+
+    /* Forward, loss, backward of one batch: adds to x->grads the gradient of loss_scale * (sum of the losses), and to
+     * *loss_sum the plain sum. x->plan: books only. Must not allocate. */
+    qkv_status (*step)(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum);
+
+    /* Scores the dev set with x->weights; x->plan: books the largest batch. Must not allocate. NULL: there is no dev set, and
+     * the last weights are kept. */
+    qkv_status (*evaluate)(void *self, qkv_exec *x, qkv_task_score *score);
+} qkv_task;
+
+typedef struct qkv_loop_options {
+    double epochs; /* 0 (with steps 0): no step, one evaluation */
+    int64_t steps; /* 0: by epochs */
+    int64_t batch_tokens, batch_rows, accumulate;
+    qkv_schedule_kind schedule;
+    double warmup;
+    double lr, embedding_lr, weight_decay, beta1, beta2, epsilon;
+    bool lazy_embedding;
+    double clip;     /* 0: none */
+    double evaluate; /* epochs between evaluations; 0: at the end only */
+    uint64_t seed;
+} qkv_loop_options;
+
+/* All that a resumed run would need besides data and options. */
+typedef struct qkv_train_state {
+    int64_t step;          /* steps done, skipped ones included */
+    int64_t updates;       /* steps that changed the weights: the t of AdamW */
+    int64_t epoch, window; /* the next window */
+    int64_t skipped, skipped_in_row;
+    int64_t evaluations;  /* done */
+    int64_t evaluated_at; /* step of the last one, -1: none */
+    int64_t best_step;    /* -1: none yet */
+    qkv_task_score best;
+    int64_t blocks;                       /* reals in each of the following */
+    real *weights, *grads, *m, *v, *kept; /* the caller owns weights; kept: the best so far, NULL without a dev set */
+} qkv_train_state;
+
+typedef struct qkv_loop_result {
+    bool usable; /* weights are worth keeping: the best evaluated ones, or, without a dev set, the last */
+    int64_t steps, skipped;
+    int64_t best_step;   /* -1: no evaluation gave a finite loss */
+    qkv_task_score best; /* of the weights that were left in `weights` */
+} qkv_loop_result;
+
+/* Trains `weights` (one block of the registry, initialised) in place and leaves the best in it.
+ * QKV_OK; QKV_STOPPED when the stop callback asked (after the step at hand and, if there was none, one evaluation);
+ * QKV_NUMERIC after five non-finite losses or gradients in a row, or when no evaluation was finite. *result is filled in
+ * these three cases. `bytes` is what the caller holds already, for the plan event. */
+qkv_status qkv_loop_run(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options, const qkv_train_callbacks *callbacks,
+                        int64_t bytes, real *weights, qkv_loop_result *result) QKV_MUST_USE;
+
+#endif

@@ -1,0 +1,26 @@
+/* The plan of a training run: steps, arena, operations; made by walking PLAN over the batches. */
+#ifndef QKV_TRAIN_LOOP_PLAN_H
+#define QKV_TRAIN_LOOP_PLAN_H
+
+#include "data/batches.h"
+#include "train/loop.h"
+
+typedef struct qkv_loop_plan {
+    int64_t steps;             /* of the whole run */
+    int64_t batches_per_epoch; /* of the first epoch */
+    size_t arena;              /* bytes; the exact maximum over all batches and the evaluation */
+    double flops_per_step;     /* mean over the first epoch */
+} qkv_loop_plan;
+
+qkv_status qkv_loop_plan_make(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options,
+                              qkv_loop_plan *plan) QKV_MUST_USE;
+
+/* The batches of one epoch: the same for the plan and the run. */
+qkv_status qkv_loop_batches(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options, int64_t epoch,
+                            qkv_batches *batches) QKV_MUST_USE;
+
+static inline int64_t qkv_loop_windows(int64_t batches, int64_t accumulate) {
+    return (batches + accumulate - 1) / accumulate;
+}
+
+#endif

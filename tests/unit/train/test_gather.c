@@ -1,0 +1,82 @@
+/* Rows side by side, and token dropout that depends on nothing but seed, step, data row and position. */
+#include "support.h"
+
+#include "train/gather.h"
+
+enum { ROWS = 6 };
+static int64_t offset[ROWS + 1] = {0, 3, 3, 7, 8, 12, 200};
+static int32_t ids[200], target[ROWS] = {0, 1, 2, 1, 0, 2};
+static const qkv_ragged data = {.count = ROWS, .offset = offset, .ids = ids, .target = target};
+
+static void fill(void) {
+    for (int i = 0; i < 200; i++) ids[i] = 100 + i;
+}
+
+static void rows_lie_side_by_side(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    qkv_gather g;
+    qkv_batch b;
+    fill();
+    assert_int_equal(qkv_gather_create(&ctx, &data, 16, 4, &g), QKV_OK);
+    const int64_t rows[] = {2, 1, 0, 3};
+    qkv_gather_rows(&g, &data, rows, 4, false, &b);
+    assert_int_equal(b.n_seq, 4);
+    const int64_t expected[] = {0, 4, 4, 7, 8};
+    assert_memory_equal(b.offset, expected, sizeof expected);
+    assert_int_equal(b.ids[0], 103);
+    assert_int_equal(b.ids[4], 100);
+    assert_int_equal(b.ids[7], 107);
+    for (int s = 0; s < 4; s++) assert_int_equal(g.target[s], target[rows[s]]);
+    for (int s = 0; s < 4; s++)
+        for (int64_t i = b.offset[s]; i < b.offset[s + 1]; i++)
+            assert_true(b.row_key[i] == qkv_key2(b.seq_key[s], (uint64_t)(i - b.offset[s])));
+    qkv_gather_rows(&g, &data, (const int64_t[]){5}, 1, false, &b); /* a row above the budget */
+    assert_int_equal(b.offset[1], 188);
+    assert_int_equal(b.ids[187], 299);
+    qkv_gather_rows(&g, &data, rows, 4, true, &b);
+    assert_null(b.ids);
+    assert_memory_equal(b.offset, expected, sizeof expected);
+    qkv_gather_free(&ctx, &g);
+    assert_int_equal(memory.blocks, 0);
+}
+
+static void dropout_follows_the_row(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    qkv_gather g;
+    qkv_batch b;
+    fill();
+    assert_int_equal(qkv_gather_create(&ctx, &data, 300, 6, &g), QKV_OK);
+    qkv_gather_rows(&g, &data, (const int64_t[]){5}, 1, false, &b);
+    qkv_gather_drop(&g, &b, 0.3, 0, 1, 1);
+    int32_t alone[188], dropped = 0;
+    memcpy(alone, b.ids, sizeof alone);
+    for (int i = 0; i < 188; i++) {
+        dropped += alone[i] == 0;
+        assert_true(alone[i] == 0 || alone[i] == 112 + i);
+    }
+    assert_true(dropped > 30 && dropped < 85); /* 56 expected, standard deviation 6.3 */
+    /* in company, at another place: the same */
+    qkv_gather_rows(&g, &data, (const int64_t[]){4, 0, 5}, 3, false, &b);
+    qkv_gather_drop(&g, &b, 0.3, 0, 1, 1);
+    assert_memory_equal(alone, b.ids + 7, sizeof alone);
+    /* another step, another seed: not the same; p = 0: nothing */
+    for (uint64_t k = 0; k < 2; k++) {
+        qkv_gather_rows(&g, &data, (const int64_t[]){5}, 1, false, &b);
+        qkv_gather_drop(&g, &b, 0.3, 0, 1 + k, 2 - k);
+        assert_memory_not_equal(alone, b.ids, sizeof alone);
+    }
+    qkv_gather_rows(&g, &data, (const int64_t[]){5}, 1, false, &b);
+    qkv_gather_drop(&g, &b, 0, 0, 1, 1);
+    assert_memory_equal(b.ids, ids + 12, sizeof alone);
+    qkv_gather_free(&ctx, &g);
+    assert_int_equal(memory.blocks, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_lie_side_by_side), cmocka_unit_test(dropout_follows_the_row)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* The plan of a run against brute force: a real network, ragged rows, every batch of every epoch planned on its own. */
+#include "support.h"
+
+#include "models/classifier.h"
+#include "train/gather.h"
+#include "train/loop_plan.h"
+#include "kernels/pick.h"
+
+enum { ROWS = 300, EPOCHS = 3 };
+
+typedef struct fixture {
+    test_memory memory;
+    qkv_ctx ctx;
+    qkv_classifier *net;
+    qkv_ragged data;
+    int64_t offset[ROWS + 1];
+    qkv_gather gather;
+    int64_t planned; /* calls of step */
+} fixture;
+
+static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum) {
+    fixture *f = self;
+    qkv_batch batch;
+    assert_true(x->plan);
+    f->planned++;
+    qkv_gather_rows(&f->gather, &f->data, rows, count, true, &batch);
+    return qkv_classifier_step(x, f->net, &batch, NULL, 0.1, loss_scale, loss_sum, NULL);
+}
+
+static void start(fixture *f, int threads, const qkv_loop_options *o) {
+    *f = (fixture){0};
+    f->ctx = test_ctx(&f->memory);
+    f->ctx.threads = threads;
+    assert_int_equal(qkv_kernels_pick(&f->ctx, NULL), QKV_OK);
+    qkv_config c = {.vocab = 50,
+                    .classes = 3,
+                    .layers = 2,
+                    .dim = 16,
+                    .heads = 2,
+                    .kv_heads = 1,
+                    .head_dim = 8,
+                    .ffn = 24,
+                    .max_length = 128,
+                    .position = QKV_POSITION_LEARNED,
+                    .pooling = QKV_POOL_ATTENTION,
+                    .activation = QKV_ACT_GEGLU,
+                    .bias = true,
+                    .span = {-1, -1},
+                    .norm_epsilon = 1e-5,
+                    .dropout = 0.1,
+                    .attention_dropout = 0.1,
+                    .embedding_dropout = 0.1};
+    assert_int_equal(qkv_classifier_create(&f->ctx, &c, false, &f->net), QKV_OK);
+    for (uint64_t i = 0; i < ROWS; i++) {
+        int64_t n = (int64_t)qkv_below(qkv_key2(5, i), i % 20 == 0 ? 128 : 20); /* many short rows, some empty, a few long */
+        f->offset[i + 1] = f->offset[i] + n;
+    }
+    f->data = (qkv_ragged){.count = ROWS, .offset = f->offset};
+    assert_int_equal(qkv_gather_create(&f->ctx, &f->data, o->batch_tokens, o->batch_rows, &f->gather), QKV_OK);
+}
+
+static void finish(fixture *f) {
+    qkv_gather_free(&f->ctx, &f->gather);
+    qkv_classifier_free(f->net);
+    assert_int_equal(f->memory.blocks, 0);
+}
+
+static void the_arena_is_the_exact_maximum(void **state) {
+    (void)state;
+    const struct {
+        int threads;
+        int64_t tokens, rows;
+    } cases[] = {{1, 64, 8}, {2, 100, 100}, {3, 1000, 16}, {2, 1, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static fixture f;
+        qkv_loop_options o = {
+            .epochs = EPOCHS, .batch_tokens = cases[i].tokens, .batch_rows = cases[i].rows, .accumulate = 3, .seed = 11};
+        start(&f, cases[i].threads, &o);
+        qkv_task task = {.self = &f, .reg = qkv_classifier_reg(f.net), .rows = ROWS, .offset = f.offset, .step = step};
+        qkv_loop_plan plan;
+        assert_int_equal(qkv_loop_plan_make(&f.ctx, &task, &o, &plan), QKV_OK);
+        int64_t planned = f.planned, batches = 0, windows = 0;
+        size_t peak = 0;
+        double flops = 0;
+        for (int64_t e = 0; e < EPOCHS; e++) {
+            qkv_batches b;
+            assert_int_equal(qkv_loop_batches(&f.ctx, &task, &o, e, &b), QKV_OK);
+            for (int64_t k = 0; k < b.count; k++) {
+                qkv_exec x = {.ctx = &f.ctx, .plan = true, .keep = true, .train = true, .reg = task.reg};
+                double loss;
+                assert_int_equal(step(&f, &x, b.order + b.first[k], b.first[k + 1] - b.first[k], 1, &loss), QKV_OK);
+                if (x.arena.peak > peak) peak = x.arena.peak;
+                if (e == 0) flops += qkv_tally_flops(&x.tally);
+            }
+            batches += b.count;
+            windows += qkv_loop_windows(b.count, 3);
+            if (e == 0) {
+                assert_int_equal(plan.batches_per_epoch, b.count);
+                flops /= (double)qkv_loop_windows(b.count, 3);
+            }
+            qkv_batches_free(&f.ctx, &b);
+        }
+        assert_int_equal(plan.arena, peak);
+        assert_int_equal(plan.steps, windows);
+        assert_true(plan.flops_per_step > flops && plan.flops_per_step < flops * 1.5); /* and the optimizer */
+        assert_true(planned < batches); /* later epochs are mostly covered by what was planned */
+        finish(&f);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_arena_is_the_exact_maximum)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
