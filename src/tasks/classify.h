@@ -1,0 +1,35 @@
+/* Text classification: data, model and metrics put together. The public functions of qkv/classify.h are these, checked. */
+#ifndef QKV_TASKS_CLASSIFY_H
+#define QKV_TASKS_CLASSIFY_H
+
+#include <jansson.h>
+
+#include "models/model.h"
+#include "qkv/classify.h"
+
+extern const qkv_option_table qkv_classify_table;
+
+/* An embedding_lr of 0 means this many times lr. */
+enum { QKV_CLASSIFY_EMBEDDING_RATE = 6 };
+
+/* Refuses options that lie outside the ranges of the table or contradict each other: QKV_BAD_CONFIG. */
+qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *options) QKV_MUST_USE;
+qkv_status qkv_classify_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) QKV_MUST_USE;
+
+/* The network's configuration; qkv_config_check has the last word on it (heads that do not divide dim, ...). */
+qkv_config qkv_classify_config(const qkv_classify_options *options, int64_t vocab, int64_t classes);
+
+/* See qkv_classify_train. `recorded` goes into the training record as "options" (borrowed; may be NULL). */
+qkv_status qkv_classify_fit(qkv_ctx *ctx, const qkv_classify_options *options, json_t *recorded, const char *train, const char *dev,
+                            const qkv_train_callbacks *callbacks, qkv_model **model) QKV_MUST_USE;
+
+/* See qkv_classify_predict. */
+qkv_status qkv_classify_apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
+                              float *probabilities) QKV_MUST_USE;
+
+/* See qkv_classify_test and qkv_classify_report_free. */
+qkv_status qkv_classify_score(const qkv_model *model, const char *path, void (*progress)(void *user, int64_t rows), void *user,
+                              qkv_classify_report **report) QKV_MUST_USE;
+void qkv_classify_score_free(qkv_ctx *ctx, qkv_classify_report *report);
+
+#endif

@@ -1,0 +1,323 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "tasks/classify.h"
+#include "tasks/classify_data.h"
+#include "tasks/scorer.h"
+#include "train/loop.h"
+#include "train/metrics.h"
+
+/* Everything a training run owns. Zeroed, it may be freed at any point. */
+typedef struct job {
+    qkv_ctx *ctx;
+    const qkv_classify_options *o;
+    const qkv_train_callbacks *callbacks;
+
+    /* data */
+    qkv_table train_table, dev_table; /* given back once they are encoded */
+    bool held_out;
+    uint64_t train_hash, dev_hash;
+    int64_t file_rows, empty_rows, repaired_rows;
+    char train_name[256], dev_name[256];
+    qkv_labels labels;
+    int64_t unseen_labels, unseen_rows; /* of the dev set */
+    qkv_tokenizer *tokenizer;
+    qkv_encoded train, dev;
+
+    /* model */
+    qkv_model *model;
+    qkv_classifier *recomputing; /* the same network with RECOMPUTE segments, or NULL */
+    const qkv_classifier *net;   /* the one that is trained */
+
+    /* the task */
+    qkv_gather gather;
+    qkv_scorer scorer;
+    qkv_counts counts;
+    real *packed;
+    qkv_loop_result result;
+} job;
+
+static void free_tables(job *j) {
+    qkv_table_free(&j->train_table);
+    qkv_table_free(&j->dev_table);
+}
+
+static void free_job(job *j) {
+    free_tables(j);
+    qkv_labels_free(j->ctx, &j->labels);
+    qkv_tokenizer_free(j->tokenizer);
+    qkv_encoded_free(j->ctx, &j->train);
+    qkv_encoded_free(j->ctx, &j->dev);
+    qkv_scorer_free(&j->scorer);
+    qkv_gather_free(j->ctx, &j->gather);
+    qkv_counts_free(j->ctx, &j->counts);
+    qkv_free(j->ctx, j->packed);
+    qkv_classifier_free(j->recomputing);
+    qkv_model_free(j->model);
+}
+
+/* ---- data ---- */
+
+static qkv_status read_tables(job *j, const char *train, const char *dev) {
+    QKV_TRY(qkv_table_read(j->ctx, train, &j->train_table));
+    memcpy(j->train_name, j->train_table.name, sizeof j->train_name);
+    j->train_hash = j->train_table.hash;
+    j->file_rows = j->train_table.count;
+    j->empty_rows = j->train_table.empty_rows;
+    j->repaired_rows = j->train_table.repaired_rows;
+    j->held_out = !dev;
+    if (!dev) return qkv_table_hold_out(&j->train_table, &j->dev_table);
+    QKV_TRY(qkv_table_read(j->ctx, dev, &j->dev_table));
+    memcpy(j->dev_name, j->dev_table.name, sizeof j->dev_name);
+    j->dev_hash = j->dev_table.hash;
+    return QKV_OK;
+}
+
+static qkv_status train_tokenizer(job *j) {
+    const qkv_table *t = &j->train_table;
+    const char **texts = NULL;
+    int64_t *lengths = NULL;
+    qkv_tokenizer_options options = {(qkv_tokenizer_kind)j->o->tokenizer, j->o->vocab, j->o->lowercase};
+    qkv_status status = qkv_alloc(j->ctx, t->count, sizeof *texts, &texts);
+    if (status == QKV_OK) status = qkv_alloc(j->ctx, t->count, sizeof *lengths, &lengths);
+    for (int64_t i = 0; status == QKV_OK && i < t->count; i++) {
+        texts[i] = t->rows[i].text;
+        lengths[i] = t->rows[i].text_size;
+    }
+    if (status == QKV_OK) status = qkv_tokenizer_train(j->ctx, &options, t->count, texts, lengths, &j->tokenizer);
+    qkv_free(j->ctx, texts);
+    qkv_free(j->ctx, lengths);
+    return status;
+}
+
+static qkv_status encode(job *j, const qkv_table *table, qkv_encoded *out) {
+    qkv_config config = qkv_classify_config(j->o, 0, 0);
+    return qkv_encode_table(j->ctx, &config, j->tokenizer, table, 0, table->count, j->labels.text, j->labels.size, j->labels.count,
+                            out);
+}
+
+/* Names the dev labels that training never saw: they can only be wrong. */
+static qkv_status note_unseen(job *j) {
+    qkv_labels unseen;
+    QKV_TRY(qkv_labels_collect(j->ctx, &j->dev_table, j->dev.rows.target, &unseen));
+    j->unseen_labels = unseen.count;
+    for (int64_t i = 0; i < unseen.count; i++) {
+        j->unseen_rows += unseen.rows[i];
+        if (i < 10)
+            qkv_log(j->ctx, "label '%.64s' of %" PRId64 " dev rows is not in the training rows: they count as errors",
+                    unseen.text[i], unseen.rows[i]);
+    }
+    if (unseen.count > 10) qkv_log(j->ctx, "and %" PRId64 " more labels that are not in the training rows", unseen.count - 10);
+    qkv_labels_free(j->ctx, &unseen);
+    return QKV_OK;
+}
+
+static qkv_status report_data(job *j) {
+    qkv_train_event event = {.kind = QKV_TRAIN_DATA};
+    qkv_train_data *d = &event.u.data;
+    *d = (qkv_train_data){
+        .train_rows = j->train.rows.count,
+        .dev_rows = j->dev.rows.count,
+        .classes = j->labels.count,
+        .class_rows = j->labels.rows,
+        .labels = (const char *const *)j->labels.text,
+        .held_out = j->held_out,
+        .train_tokens = j->train.rows.offset[j->train.rows.count],
+        .dev_tokens = j->dev.rows.offset[j->dev.rows.count],
+        .vocab = qkv_tokenizer_vocab(j->tokenizer),
+        .cut_rows = j->train.cut_rows,
+        .cut_tokens = j->train.cut_tokens,
+        .empty_rows = j->empty_rows,
+        .repaired_rows = j->repaired_rows,
+        .unseen_dev_rows = j->unseen_rows,
+    };
+    QKV_TRY(qkv_spread(j->ctx, j->train.full, j->train.rows.count, &d->shortest, &d->median, &d->longest));
+    if (j->labels.count == 1)
+        qkv_log(j->ctx, "all %" PRId64 " training rows have the label '%.64s': every text will get it with probability 1",
+                d->train_rows, j->labels.text[0]);
+    if (j->callbacks && j->callbacks->event) j->callbacks->event(j->callbacks->user, &event);
+    return QKV_OK;
+}
+
+static qkv_status prepare_data(job *j, const char *train, const char *dev) {
+    QKV_TRY(read_tables(j, train, dev));
+    QKV_TRY(qkv_labels_collect(j->ctx, &j->train_table, NULL, &j->labels));
+    QKV_TRY(train_tokenizer(j));
+    QKV_TRY(encode(j, &j->train_table, &j->train));
+    QKV_TRY(encode(j, &j->dev_table, &j->dev));
+    QKV_TRY(note_unseen(j));
+    free_tables(j);
+    return report_data(j);
+}
+
+/* ---- model ---- */
+
+static qkv_status make_model(job *j) {
+    qkv_config config = qkv_classify_config(j->o, qkv_tokenizer_vocab(j->tokenizer), j->labels.count);
+    QKV_TRY(qkv_model_create(j->ctx, "classify", &config, &j->model));
+    j->model->tokenizer = j->tokenizer;
+    j->tokenizer = NULL;
+    for (int64_t i = 0; i < j->labels.count; i++) QKV_TRY(qkv_model_set_label(j->model, i, j->labels.text[i], j->labels.size[i]));
+    if (j->o->recompute) QKV_TRY(qkv_classifier_create(j->ctx, &config, true, &j->recomputing));
+    j->net = j->recomputing ? j->recomputing : j->model->net;
+    qkv_reg_init(qkv_classifier_reg(j->net), j->o->seed, j->model->weights);
+    return QKV_OK;
+}
+
+/* ---- the task ---- */
+
+static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum) {
+    job *j = self;
+    qkv_batch batch;
+    qkv_gather_rows(&j->gather, &j->train.rows, rows, count, x->plan, &batch);
+    if (!x->plan) qkv_gather_drop(&j->gather, &batch, j->o->token_dropout, QKV_TOKEN_UNK, x->seed, x->step);
+    return qkv_classifier_step(x, j->net, &batch, x->plan ? NULL : j->gather.target, j->o->label_smoothing, loss_scale, loss_sum,
+                               NULL);
+}
+
+static void count_row(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
+    job *j = user;
+    qkv_counts_add(&j->counts, j->dev.rows.target[row], qkv_argmax(probabilities, classes), loss);
+}
+
+static qkv_status evaluate(void *self, qkv_exec *x, qkv_task_score *score) {
+    job *j = self;
+    qkv_exec e = *x;
+    if (!x->plan) qkv_reg_pack(j->ctx, x->reg, x->weights, j->packed);
+    e.packed = j->packed;
+    qkv_counts_clear(&j->counts);
+    qkv_status status = qkv_scorer_run(&j->scorer, &e, count_row, j);
+    x->arena = e.arena;
+    x->tally = e.tally;
+    if (status != QKV_OK || x->plan) return status;
+    qkv_scores s;
+    qkv_counts_scores(&j->counts, &s);
+    *score = (qkv_task_score){s.loss, s.accuracy, s.macro_f1, 0};
+    score->metric = j->o->metric == 0 ? s.accuracy : j->o->metric == 1 ? s.macro_f1 : -s.loss;
+    return QKV_OK;
+}
+
+static qkv_status prepare_task(job *j, int64_t *bytes) {
+    const qkv_reg *reg = qkv_classifier_reg(j->net);
+    int64_t max_rows = j->o->batch_rows > 0 ? j->o->batch_rows : j->o->batch_tokens;
+    *bytes = reg->size * (int64_t)sizeof(real);
+    QKV_TRY(qkv_gather_create(j->ctx, &j->train.rows, j->o->batch_tokens, max_rows, &j->gather));
+    if (j->dev.rows.count == 0) return QKV_OK;
+    int64_t packed = qkv_reg_packed_size(reg);
+    *bytes += packed * (int64_t)sizeof(real);
+    QKV_TRY(qkv_alloc(j->ctx, packed, sizeof(real), &j->packed));
+    QKV_TRY(qkv_counts_create(j->ctx, j->labels.count, &j->counts));
+    j->counts.unseen_labels = j->unseen_labels;
+    return qkv_scorer_create(j->ctx, j->net, &j->dev.rows, &j->scorer);
+}
+
+static qkv_loop_options loop_options(const job *j) {
+    const qkv_classify_options *o = j->o;
+    bool pointless = j->labels.count == 1; /* the softmax of one class is 1 whatever the weights are */
+    return (qkv_loop_options){
+        .epochs = pointless ? 0 : o->epochs,
+        .steps = pointless ? 0 : o->steps,
+        .batch_tokens = o->batch_tokens,
+        .batch_rows = o->batch_rows,
+        .accumulate = o->accumulate,
+        .schedule = (qkv_schedule_kind)o->schedule,
+        .warmup = o->warmup,
+        .lr = o->lr,
+        .embedding_lr = o->embedding_lr > 0 ? o->embedding_lr : QKV_CLASSIFY_EMBEDDING_RATE * o->lr,
+        .weight_decay = o->weight_decay,
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
+        .lazy_embedding = o->lazy_embedding != 0,
+        .epsilon = o->epsilon,
+        .clip = o->clip,
+        .evaluate = o->evaluate,
+        .seed = o->seed,
+    };
+}
+
+static qkv_status run_task(job *j) {
+    int64_t bytes;
+    QKV_TRY(prepare_task(j, &bytes));
+    qkv_task task = {
+        .self = j,
+        .reg = qkv_classifier_reg(j->net),
+        .rows = j->train.rows.count,
+        .offset = j->train.rows.offset,
+        .step = step,
+        .evaluate = j->dev.rows.count > 0 ? evaluate : NULL,
+    };
+    qkv_loop_options options = loop_options(j);
+    return qkv_loop_run(j->ctx, &task, &options, j->callbacks, bytes, j->model->weights, &j->result);
+}
+
+/* ---- record ---- */
+
+/* The file's own name: where it lay says nothing about the model. */
+static json_t *file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    json_t *name = json_string(slash ? slash + 1 : path);
+    return name ? name : json_string("(not UTF-8)");
+}
+
+static json_t *data_record(const char *name, int64_t rows, uint64_t hash) {
+    char hex[17];
+    for (int i = 0; i < 16; i++) hex[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
+    hex[16] = 0;
+    return json_pack("{s:o, s:I, s:s}", "file", file_name(name), "rows", (json_int_t)rows, "hash", hex);
+}
+
+static json_t *dev_record(const job *j) {
+    if (j->held_out) return json_pack("{s:b, s:I}", "held_out", 1, "rows", (json_int_t)j->dev.rows.count);
+    return data_record(j->dev_name, j->dev.rows.count, j->dev_hash);
+}
+
+static json_t *metrics_record(const job *j) {
+    const qkv_task_score *s = &j->result.best;
+    if (j->result.best_step < 0) return json_object();
+    return json_pack("{s:f, s:f, s:f}", "loss", s->loss, "accuracy", s->accuracy, "macro_f1", s->macro_f1);
+}
+
+/* Nothing in it depends on time, place or threads, so that the same run gives the same file. */
+static qkv_status make_record(job *j, json_t *recorded, qkv_status ended) {
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+    const char *end = ended == QKV_STOPPED ? "stopped" : ended == QKV_NUMERIC ? "diverged" : "finished";
+    json_t *record = json_pack(
+        "{s:s, s:o, s:o, s:I, s:I, s:I, s:O?, s:s, s:I, s:I, s:I, s:o}", "version", version, "train",
+        data_record(j->train_name, j->file_rows, j->train_hash), "dev", dev_record(j), "train_rows",
+        (json_int_t)j->train.rows.count, "train_tokens", (json_int_t)j->train.rows.offset[j->train.rows.count], "cut_tokens",
+        (json_int_t)j->train.cut_tokens, "options", recorded, "end", end, "steps", (json_int_t)j->result.steps, "skipped_steps",
+        (json_int_t)j->result.skipped, "best_step", (json_int_t)j->result.best_step, "metrics", metrics_record(j));
+    if (!record) return qkv_fail(j->ctx, QKV_NO_MEMORY, "out of memory for the training record");
+    json_decref(j->model->record);
+    j->model->record = record;
+    return QKV_OK;
+}
+
+static qkv_status fit(job *j, json_t *recorded, const char *train, const char *dev) {
+    QKV_TRY(qkv_classify_check(j->ctx, j->o));
+    QKV_TRY(prepare_data(j, train, dev));
+    QKV_TRY(make_model(j));
+    qkv_status status = run_task(j);
+    if (j->result.usable && (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC)) {
+        QKV_TRY(make_record(j, recorded, status));
+    } else {
+        qkv_model_free(j->model);
+        j->model = NULL;
+    }
+    return status;
+}
+
+qkv_status qkv_classify_fit(qkv_ctx *ctx, const qkv_classify_options *options, json_t *recorded, const char *train, const char *dev,
+                            const qkv_train_callbacks *callbacks, qkv_model **model) {
+    *model = NULL;
+    job j = {.ctx = ctx, .o = options, .callbacks = callbacks, .result.best_step = -1};
+    j.train_table.ctx = j.dev_table.ctx = ctx;
+    qkv_status status = fit(&j, recorded, train, dev);
+    if (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC) {
+        *model = j.model;
+        j.model = NULL;
+    }
+    free_job(&j);
+    return status;
+}
