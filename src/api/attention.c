@@ -1,0 +1,200 @@
+/* qkv/attention.h: checks what a caller can get wrong, then the attention op in an arena of its own. */
+#include "qkv/attention.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/ctx.h"
+#include "base/rng.h"
+#include "kernels/cost.h"
+#include "ops/attention.h"
+
+void qkv_attention_init(qkv_attention *a) {
+    memset(a, 0, sizeof *a);
+    a->struct_size = sizeof *a;
+    a->span = (qkv_span){-1, -1};
+}
+
+/* ---- checks ---- */
+
+/* Larger numbers than these are mistakes, and below them no product of two can overflow. */
+static const int64_t MOST = (int64_t)1 << 31, MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 16;
+
+static qkv_status check_offsets(qkv_ctx *ctx, const char *name, const int64_t *offset, int64_t sequences) {
+    if (!offset) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is NULL", name);
+    if (offset[0] != 0) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s[0] is %lld, expected 0", name, (long long)offset[0]);
+    for (int64_t s = 0; s < sequences; s++)
+        if (offset[s + 1] < offset[s] || offset[s + 1] > MOST)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s[%lld] = %lld after %lld: offsets must ascend, up to %lld", name, (long long)s + 1,
+                            (long long)offset[s + 1], (long long)offset[s], (long long)MOST);
+    return QKV_OK;
+}
+
+static qkv_status check_range(qkv_ctx *ctx, const char *name, int64_t value, int64_t min, int64_t max) {
+    if (value >= min && value <= max) return QKV_OK;
+    return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%lld is not in %lld..%lld", name, (long long)value, (long long)min, (long long)max);
+}
+
+/* Fills in the defaults of a row and a head stride. Heads may lie in any order and interleave, but not beyond their row. */
+static qkv_status check_stride(qkv_ctx *ctx, const char *name, int64_t heads, int64_t width, int64_t *row, int64_t *head) {
+    if (*row < 0 || *row > MOST || *head < 0 || *head > MOST)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s_row=%lld %s_head=%lld: strides are in floats, 0 for the default", name, (long long)*row,
+                        name, (long long)*head);
+    if (*head == 0) *head = width;
+    if (*row == 0) *row = heads * width;
+    return QKV_OK;
+}
+
+/* The caller's struct with its defaults filled in. */
+static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attention *a) {
+    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *a)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_attention.struct_size is %zu, this library knows %zu: call qkv_attention_init first",
+                        given->struct_size, sizeof *a);
+    memset(a, 0, sizeof *a);
+    memcpy(a, given, given->struct_size);
+    if (a->kv_heads == 0) a->kv_heads = a->heads;
+    if (a->value_dim == 0) a->value_dim = a->dim;
+    QKV_TRY(check_range(ctx, "sequences", a->sequences, 0, MOST));
+    QKV_TRY(check_range(ctx, "heads", a->heads, 1, MOST_HEADS));
+    QKV_TRY(check_range(ctx, "kv_heads", a->kv_heads, 1, MOST_HEADS));
+    QKV_TRY(check_range(ctx, "dim", a->dim, 1, MOST_WIDTH));
+    QKV_TRY(check_range(ctx, "value_dim", a->value_dim, 1, MOST_WIDTH));
+    QKV_TRY(check_range(ctx, "span.left", a->span.left, -1, INT64_MAX));
+    QKV_TRY(check_range(ctx, "span.right", a->span.right, -1, INT64_MAX));
+    if (a->heads % a->kv_heads != 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "kv_heads=%lld does not divide heads=%lld", (long long)a->kv_heads, (long long)a->heads);
+    if (!isfinite(a->scale)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "scale=%g is not finite", (double)a->scale);
+    if (!(a->softcap >= 0) || isinf(a->softcap)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "softcap=%g is not 0 or a positive number", (double)a->softcap);
+    if (!(a->dropout >= 0 && a->dropout < 1)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "dropout=%g is not in [0,1)", (double)a->dropout);
+    if (a->span.left > MOST) a->span.left = -1;
+    if (a->span.right > MOST) a->span.right = -1;
+    if (a->scale == 0) a->scale = (float)(1 / sqrt((double)a->dim));
+    QKV_TRY(check_stride(ctx, "q", a->heads, a->dim, &a->q_row, &a->q_head));
+    QKV_TRY(check_stride(ctx, "k", a->kv_heads, a->dim, &a->k_row, &a->k_head));
+    QKV_TRY(check_stride(ctx, "v", a->kv_heads, a->value_dim, &a->v_row, &a->v_head));
+    QKV_TRY(check_stride(ctx, "o", a->heads, a->value_dim, &a->o_row, &a->o_head));
+    if (a->sequences == 0) return QKV_OK;
+    QKV_TRY(check_offsets(ctx, "q_offset", a->q_offset, a->sequences));
+    if (!a->k_offset) a->k_offset = a->q_offset;
+    return check_offsets(ctx, "k_offset", a->k_offset, a->sequences);
+}
+
+static qkv_status check_buffer(qkv_ctx *ctx, const char *name, const void *p, int64_t rows) {
+    if (p || rows == 0) return QKV_OK;
+    return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is NULL, with %lld rows", name, (long long)rows);
+}
+
+/* ---- the call, first planned to learn how much scratch it takes, then run ---- */
+
+typedef struct call {
+    qkv_attention_shape shape;
+    qkv_heads q, k, v, o, d_o, dq, dk, dv;
+    float *lse;
+    bool backward;
+    uint64_t *row_key; /* NULL without dropout */
+} call;
+
+static int64_t q_rows(const qkv_attention *a) { return a->sequences > 0 ? a->q_offset[a->sequences] : 0; }
+static int64_t k_rows(const qkv_attention *a) { return a->sequences > 0 ? a->k_offset[a->sequences] : 0; }
+
+static qkv_status describe(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v, call *c) {
+    *c = (call){.shape = {.sequences = a->sequences, .q_offset = a->q_offset, .k_offset = a->k_offset, .heads = a->heads,
+                          .kv_heads = a->kv_heads, .dim = a->dim, .value_dim = a->value_dim, .scale = a->scale, .left = a->span.left,
+                          .right = a->span.right, .alibi = a->alibi, .softcap = a->softcap},
+                .q = {(float *)q, a->q_row, a->q_head}, .k = {(float *)k, a->k_row, a->k_head}, .v = {(float *)v, a->v_row, a->v_head}};
+    QKV_TRY(check_buffer(ctx, "q", q, q_rows(a)));
+    QKV_TRY(check_buffer(ctx, "k", k, k_rows(a)));
+    return QKV_OK;
+}
+
+/* A row's key is of its sequence and its place there, so that a sequence has the same mask in any batch. */
+static qkv_status add_dropout(qkv_ctx *ctx, const qkv_attention *a, call *c) {
+    if (a->dropout == 0) return QKV_OK;
+    QKV_TRY(qkv_alloc(ctx, q_rows(a), sizeof *c->row_key, &c->row_key));
+    for (int64_t s = 0; s < a->sequences; s++)
+        for (int64_t r = a->q_offset[s]; r < a->q_offset[s + 1]; r++) c->row_key[r] = qkv_key2((uint64_t)s, (uint64_t)(r - a->q_offset[s]));
+    c->shape.dropout = (qkv_dropout){a->dropout, qkv_key2(a->seed, 0), c->row_key};
+    return QKV_OK;
+}
+
+static qkv_status walk(qkv_exec *x, const call *c) {
+    if (!c->backward) return qkv_attend_forward(x, &c->shape, c->q, c->k, c->v, c->o, c->lse);
+    return qkv_attend_backward(x, &c->shape, c->q, c->k, c->v, c->o, c->lse, c->d_o, c->dq, c->dk, c->dv);
+}
+
+static qkv_status run(qkv_ctx *ctx, const call *c) {
+    qkv_exec x = {.ctx = ctx, .plan = true};
+    QKV_TRY(walk(&x, c));
+    size_t bytes = x.arena.peak;
+    char *memory;
+    QKV_TRY(qkv_alloc(ctx, (int64_t)bytes, 1, &memory));
+    x = (qkv_exec){.ctx = ctx, .arena = {.base = memory, .size = bytes}};
+    qkv_status status = walk(&x, c);
+    qkv_free(ctx, memory);
+    return status;
+}
+
+qkv_status qkv_attention_forward(qkv_ctx *ctx, const qkv_attention *given, const float *q, const float *k, const float *v, float *out,
+                                 float *lse) {
+    qkv_attention a;
+    call c;
+    QKV_TRY(complete(ctx, given, &a));
+    QKV_TRY(describe(ctx, &a, q, k, v, &c));
+    QKV_TRY(check_buffer(ctx, "v", v, k_rows(&a)));
+    QKV_TRY(check_buffer(ctx, "out", out, q_rows(&a)));
+    if (q_rows(&a) == 0) return QKV_OK;
+    c.o = (qkv_heads){out, a.o_row, a.o_head};
+    c.lse = lse;
+    QKV_TRY(add_dropout(ctx, &a, &c));
+    qkv_status status = run(ctx, &c);
+    qkv_free(ctx, c.row_key);
+    return status;
+}
+
+qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *given, const float *q, const float *k, const float *v,
+                                  const float *out, const float *lse, const float *dout, float *dq, float *dk, float *dv) {
+    qkv_attention a;
+    call c;
+    QKV_TRY(complete(ctx, given, &a));
+    QKV_TRY(describe(ctx, &a, q, k, v, &c));
+    const struct {
+        const char *name;
+        const void *p;
+        int64_t rows;
+    } buffers[] = {{"v", v, k_rows(&a)},       {"out", out, q_rows(&a)}, {"lse", lse, q_rows(&a)}, {"dout", dout, q_rows(&a)},
+                   {"dq", dq, q_rows(&a)},     {"dk", dk, k_rows(&a)},   {"dv", dv, k_rows(&a)}};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) QKV_TRY(check_buffer(ctx, buffers[i].name, buffers[i].p, buffers[i].rows));
+    c.backward = true;
+    c.o = (qkv_heads){(float *)out, a.o_row, a.o_head};
+    c.d_o = (qkv_heads){(float *)dout, a.o_row, a.o_head};
+    c.dq = (qkv_heads){dq, a.q_row, a.q_head};
+    c.dk = (qkv_heads){dk, a.k_row, a.k_head};
+    c.dv = (qkv_heads){dv, a.v_row, a.v_head};
+    c.lse = (float *)lse;
+    QKV_TRY(add_dropout(ctx, &a, &c));
+    qkv_status status = run(ctx, &c);
+    qkv_free(ctx, c.row_key);
+    return status;
+}
+
+qkv_status qkv_attention_weights(qkv_ctx *ctx, const qkv_attention *given, const float *q, const float *k, int64_t sequence, int64_t head,
+                                 float *weights) {
+    qkv_attention a;
+    call c;
+    QKV_TRY(complete(ctx, given, &a));
+    QKV_TRY(describe(ctx, &a, q, k, NULL, &c));
+    QKV_TRY(check_buffer(ctx, "weights", weights, 1));
+    qkv_exec x = {.ctx = ctx};
+    return qkv_attend_weights(&x, &c.shape, c.q, c.k, sequence, head, weights);
+}
+
+int64_t qkv_attention_pairs(const qkv_attention *a) {
+    int64_t pairs = 0;
+    const int64_t *k_offset = a->k_offset ? a->k_offset : a->q_offset;
+    for (int64_t s = 0; s < a->sequences; s++) {
+        int64_t n = qkv_span_pairs(a->q_offset[s + 1] - a->q_offset[s], k_offset[s + 1] - k_offset[s], a->span.left, a->span.right);
+        pairs = pairs > INT64_MAX - n ? INT64_MAX : pairs + n;
+    }
+    return pairs;
+}

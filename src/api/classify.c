@@ -1,0 +1,81 @@
+/* The public side of text classification: arguments are checked, src/tasks does the work. */
+#include "qkv/classify.h"
+
+#include <string.h>
+
+#include "tasks/classify.h"
+
+const qkv_option_table *qkv_classify_options_table(void) {
+    return &qkv_classify_table;
+}
+
+qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) {
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!options || !size) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "options and size must not be NULL");
+    return qkv_classify_size(ctx, options, size);
+}
+
+/* Every option as text, which reads back to the same value. */
+static qkv_status options_record(qkv_ctx *ctx, const qkv_classify_options *options, json_t **record) {
+    *record = json_object();
+    bool whole = *record != NULL;
+    for (size_t i = 0; whole && i < qkv_classify_table.count; i++) {
+        const qkv_option *o = &qkv_classify_table.options[i];
+        char text[128];
+        qkv_options_text(o, options, text, sizeof text);
+        whole = json_object_set_new(*record, o->name, json_string(text)) == 0;
+    }
+    if (whole) return QKV_OK;
+    json_decref(*record);
+    *record = NULL;
+    return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory for the training record");
+}
+
+qkv_status qkv_classify_train(qkv_ctx *ctx, const qkv_classify_options *options, const char *train, const char *dev,
+                              const qkv_train_callbacks *callbacks, qkv_model **model) {
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!model) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "model must not be NULL");
+    *model = NULL;
+    if (!options || !train) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "options and train must not be NULL");
+    if (dev && strcmp(train, "-") == 0 && strcmp(dev, "-") == 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "training and dev rows cannot both come from standard input");
+    json_t *record;
+    QKV_TRY(options_record(ctx, options, &record));
+    qkv_status status = qkv_classify_fit(ctx, options, record, train, dev, callbacks, model);
+    json_decref(record);
+    return status;
+}
+
+static qkv_status check_model(const qkv_model *model) {
+    if (strcmp(model->task, "classify") == 0) return QKV_OK;
+    return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "the model's task is %s, not classify", model->task);
+}
+
+qkv_status qkv_classify_predict(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
+                                float *probabilities) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    QKV_TRY(check_model(model));
+    if (count < 0) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "count=%lld is negative", (long long)count);
+    if (count > 0 && (!texts || !lengths || !probabilities))
+        return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "texts, lengths and probabilities must not be NULL");
+    for (int64_t i = 0; i < count; i++) {
+        if (lengths[i] < 0 || (lengths[i] > 0 && !texts[i]))
+            return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "text %lld has length %lld%s", (long long)i, (long long)lengths[i],
+                            texts[i] ? "" : " and is NULL");
+    }
+    return qkv_classify_apply(model, count, texts, lengths, probabilities);
+}
+
+qkv_status qkv_classify_test(const qkv_model *model, const char *path, void (*progress)(void *user, int64_t rows), void *user,
+                             qkv_classify_report **report) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    if (!report) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "report must not be NULL");
+    *report = NULL;
+    QKV_TRY(check_model(model));
+    if (!path) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "path must not be NULL");
+    return qkv_classify_score(model, path, progress, user, report);
+}
+
+void qkv_classify_report_free(qkv_ctx *ctx, qkv_classify_report *report) {
+    qkv_classify_score_free(ctx, report);
+}

@@ -1,0 +1,191 @@
+/* qkv/model.h, but for loading, saving and freeing (models/store.c, models/model.c). */
+#include <stdio.h>
+
+#include "formats/json.h"
+#include "models/model.h"
+#include "text/tokenizer.h"
+
+/* ---- looking ---- */
+
+const char *qkv_model_task(const qkv_model *model) {
+    return model ? model->task : NULL;
+}
+const qkv_tokenizer *qkv_model_tokenizer(const qkv_model *model) {
+    return model ? model->tokenizer : NULL;
+}
+int64_t qkv_model_labels(const qkv_model *model) {
+    return model ? model->config.classes : 0;
+}
+
+const char *qkv_model_label(const qkv_model *model, int64_t index) {
+    return model && index >= 0 && index < model->config.classes ? model->labels[index] : NULL;
+}
+
+/* ---- one text ---- */
+
+static qkv_status check_text(const qkv_model *model, const char *text, int64_t length) {
+    if (length >= 0 && (text || length == 0)) return QKV_OK;
+    return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "a text of %lld bytes at %s", (long long)length, text ? "an address" : "NULL");
+}
+
+qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t length, qkv_token **tokens, int64_t *count,
+                            int64_t *full_count) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    qkv_ctx *ctx = model->ctx;
+    if (!tokens || !count) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "tokens and count must not be NULL");
+    *tokens = NULL;
+    *count = 0;
+    QKV_TRY(check_text(model, text, length));
+    /* A token covers at least one byte, but for CLS. */
+    int64_t room = length < model->config.max_length ? length + 1 : model->config.max_length;
+    qkv_token *made;
+    QKV_TRY(qkv_alloc(ctx, room, sizeof *made, &made));
+    qkv_status status =
+        qkv_model_input(ctx, &model->config, model->tokenizer, text ? text : "", length, made, room, count, full_count);
+    if (status == QKV_OK && *count > room)
+        status = qkv_fail(ctx, QKV_INTERNAL, "a text of %lld bytes has more tokens", (long long)length);
+    if (status != QKV_OK) {
+        *count = 0;
+        qkv_free(ctx, made);
+        return status;
+    }
+    *tokens = made;
+    return QKV_OK;
+}
+
+/* Runs `batch` (of one sequence) twice: once to learn how much scratch it needs, once for good. */
+static qkv_status run_weights(const qkv_model *model, const qkv_batch *batch, int64_t layer, int64_t head, float *weights) {
+    qkv_ctx *ctx = model->ctx;
+    const qkv_reg *reg = qkv_classifier_reg(model->net);
+    qkv_exec plan = {.ctx = ctx, .plan = true, .pass = QKV_PASS_FORWARD, .reg = reg};
+    qkv_batch planned = {.n_seq = batch->n_seq, .offset = batch->offset};
+    QKV_TRY(qkv_classifier_weights(&plan, model->net, &planned, layer, head, NULL));
+    qkv_exec x = {.ctx = ctx, .pass = QKV_PASS_FORWARD, .reg = reg, .weights = model->weights, .packed = model->packed};
+    x.arena.size = plan.arena.peak;
+    QKV_TRY(qkv_alloc(ctx, (int64_t)plan.arena.peak, 1, &x.arena.base));
+    qkv_status status = qkv_classifier_weights(&x, model->net, batch, layer, head, weights);
+    qkv_free(ctx, x.arena.base);
+    return status;
+}
+
+static qkv_status check_range(const qkv_model *model, const char *what, int64_t index, int64_t count) {
+    if (index >= 0 && index < count) return QKV_OK;
+    return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "%s %lld is out of range: the model has %lld (0..%lld)", what, (long long)index,
+                    (long long)count, (long long)count - 1);
+}
+
+qkv_status qkv_model_attention(const qkv_model *model, const char *text, int64_t length, int64_t layer, int64_t head,
+                               float *weights) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    qkv_ctx *ctx = model->ctx;
+    QKV_TRY(check_range(model, "layer", layer, model->config.layers));
+    QKV_TRY(check_range(model, "head", head, model->config.heads));
+    qkv_token *tokens;
+    int64_t count;
+    QKV_TRY(qkv_model_tokens(model, text, length, &tokens, &count, NULL));
+    int32_t *ids = NULL;
+    qkv_status status = QKV_OK;
+    if (count && !weights) status = qkv_fail(ctx, QKV_BAD_ARGUMENT, "weights must not be NULL");
+    if (status == QKV_OK && count) status = qkv_alloc(ctx, count, sizeof *ids, &ids);
+    for (int64_t i = 0; ids && i < count; i++) ids[i] = tokens[i].id;
+    qkv_free(ctx, tokens);
+    if (ids) {
+        int64_t offset[2] = {0, count};
+        qkv_batch batch = {.n_seq = 1, .offset = offset, .ids = ids};
+        status = run_weights(model, &batch, layer, head, weights);
+    }
+    qkv_free(ctx, ids);
+    return status;
+}
+
+/* ---- describe ---- */
+
+static qkv_status no_memory(qkv_ctx *ctx) {
+    return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory while describing a model");
+}
+
+/* Puts `value` (taken over, may be NULL) into `object`. */
+static qkv_status put(qkv_ctx *ctx, json_t *object, const char *key, json_t *value) {
+    return value && json_object_set_new(object, key, value) == 0 ? QKV_OK : no_memory(ctx);
+}
+
+static qkv_status put_tokenizer(const qkv_model *model, json_t *out) {
+    static const char *const kinds[] = {"bpe", "char", "byte"};
+    if (!model->tokenizer) return put(model->ctx, out, "tokenizer", json_null());
+    const qkv_tokenizer_options *o = qkv_tokenizer_options_of(model->tokenizer);
+    return put(model->ctx, out, "tokenizer",
+               json_pack("{s:s, s:I, s:b}", "kind", kinds[o->kind], "vocab", (json_int_t)qkv_tokenizer_vocab(model->tokenizer),
+                         "lowercase", o->lowercase));
+}
+
+static json_t *parameter(const qkv_param *p) {
+    json_t *shape = p->vector ? json_pack("[I]", (json_int_t)(p->rows * p->cols))
+                              : json_pack("[I,I]", (json_int_t)p->rows, (json_int_t)p->cols);
+    return json_pack("{s:s, s:o, s:I, s:b, s:b}", "name", p->name, "shape", shape, "count", (json_int_t)(p->rows * p->cols),
+                     "decay", p->decay, "embedding", p->embedding);
+}
+
+static qkv_status put_parameters(const qkv_model *model, json_t *out) {
+    const qkv_reg *reg = qkv_classifier_reg(model->net);
+    json_t *list = json_array();
+    QKV_TRY(put(model->ctx, out, "parameters", list));
+    int64_t count = 0;
+    for (int64_t i = 0; i < reg->count; i++) {
+        json_t *p = parameter(&reg->params[i]);
+        if (!p || json_array_append_new(list, p)) return no_memory(model->ctx);
+        count += reg->params[i].rows * reg->params[i].cols;
+    }
+    QKV_TRY(put(model->ctx, out, "parameter_count", json_integer(count)));
+    int64_t held = reg->size + qkv_reg_packed_size(reg); /* weights and their packed copies */
+    return put(model->ctx, out, "bytes", json_integer(held * (int64_t)sizeof(real)));
+}
+
+static qkv_status put_flops(const qkv_model *model, int64_t tokens, json_t *out) {
+    qkv_exec x = {.ctx = model->ctx, .plan = true, .pass = QKV_PASS_FORWARD, .reg = qkv_classifier_reg(model->net)};
+    int64_t offset[2] = {0, tokens};
+    qkv_batch batch = {.n_seq = 1, .offset = offset};
+    QKV_TRY(qkv_classifier_forward(&x, model->net, &batch, (qkv_mat){NULL, 1, model->config.classes, model->config.classes}));
+    char key[32];
+    snprintf(key, sizeof key, "%lld", (long long)tokens);
+    return put(model->ctx, out, key, json_real(qkv_tally_flops(&x.tally) / (double)tokens));
+}
+
+static qkv_status put_work(const qkv_model *model, json_t *out) {
+    json_t *flops = json_object();
+    QKV_TRY(put(model->ctx, out, "flops_per_token", flops));
+    if (model->config.max_length > 32) QKV_TRY(put_flops(model, 32, flops));
+    return put_flops(model, model->config.max_length, flops);
+}
+
+static qkv_status describe(const qkv_model *model, json_t *out) {
+    qkv_ctx *ctx = model->ctx;
+    QKV_TRY(put(ctx, out, "task", json_string(model->task)));
+    QKV_TRY(put(ctx, out, "version", json_integer(QKV_MODEL_FILE_VERSION)));
+    json_t *labels, *config;
+    QKV_TRY(qkv_labels_to_json(model, &labels));
+    QKV_TRY(put(ctx, out, "labels", labels));
+    QKV_TRY(put_tokenizer(model, out));
+    QKV_TRY(qkv_config_to_json(ctx, &model->config, &config));
+    QKV_TRY(put(ctx, out, "config", config));
+    QKV_TRY(put_parameters(model, out));
+    QKV_TRY(put_work(model, out));
+    return put(ctx, out, "record", json_incref(model->record));
+}
+
+qkv_status qkv_model_describe(const qkv_model *model, char **json) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    if (!json) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "json must not be NULL");
+    *json = NULL;
+    json_t *out = json_object();
+    if (!out) return no_memory(model->ctx);
+    qkv_buf text = {model->ctx, NULL, 0, 0};
+    qkv_status status = describe(model, out);
+    if (status == QKV_OK) status = qkv_json_print(out, &text);
+    json_decref(out);
+    if (status != QKV_OK) {
+        qkv_buf_free(&text);
+        return status;
+    }
+    *json = text.p;
+    return QKV_OK;
+}
