@@ -1,0 +1,162 @@
+/* What the files of the program share. Results go to standard output, everything else to standard error. */
+#ifndef QKV_CLI_H
+#define QKV_CLI_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <jansson.h>
+
+#include "qkv.h"
+
+/* What the program returns. */
+enum {
+    CLI_DONE = 0,
+    CLI_FAILED = 1,    /* the work failed */
+    CLI_WRONG_USE = 2, /* the command line makes no sense */
+    CLI_SIGNAL = 128,  /* plus the signal that ended it */
+    CLI_GO_ON = -1     /* not a result: the caller goes on */
+};
+
+/* ---- options and verbs (args.c, verbs.c, help.c) ---- */
+
+typedef enum cli_kind {
+    CLI_FLAG, /* int: 1 when given */
+    CLI_TEXT, /* const char * */
+    CLI_INT,  /* int64_t */
+    CLI_REAL, /* double */
+    CLI_SPAN, /* qkv_span */
+    CLI_SEED  /* uint64_t */
+} cli_kind;
+
+/* An option of the program itself. The library's options come from its own tables. */
+typedef struct cli_option {
+    const char *name; /* without the dashes */
+    char letter;      /* 'o' for -o, or 0 */
+    cli_kind kind;
+    size_t offset;        /* of its field */
+    const char *value;    /* what stands for the value in the help: FILE */
+    const char *fallback; /* the default, as text; NULL: zero, and nothing is shown */
+    double min, max;      /* for INT and REAL */
+    const char *help;
+} cli_option;
+
+typedef struct cli_verb cli_verb;
+struct cli_verb {
+    const char *name, *task; /* "train", "classify"; task may be NULL */
+    const char *usage;       /* lines without the leading "qkv " */
+    const char *summary;     /* a few words */
+    const char *about;       /* paragraphs, each one line; an empty line between */
+    const char *examples;    /* command lines without the leading "qkv " */
+    const cli_option *options;
+    size_t count;
+    size_t struct_size;                     /* of the struct that the options fill */
+    const qkv_option_table *(*table)(void); /* more options, or NULL */
+    int (*run)(const cli_verb *verb, int argc, char **argv);
+};
+
+extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_info, cli_attend, cli_help;
+extern const cli_verb *const cli_verbs[]; /* ends with NULL */
+
+typedef struct cli_setting {
+    const char *name, *value;
+} cli_setting;
+
+typedef struct cli_args {
+    const char *words[4]; /* what is not an option */
+    int count;
+    cli_setting *settings; /* options of the verb's library table, in order */
+    int setting_count;
+} cli_args;
+
+/* Reads the command line after the verb into `values` (verb->struct_size bytes, filled with the defaults first) and
+ * `args`. CLI_GO_ON, or the code to exit with after it has said why. */
+int cli_parse(const cli_verb *verb, int argc, char **argv, int most_words, void *values, cli_args *args);
+void cli_args_free(cli_args *args);
+
+/* Says what is wrong with the command line and where the help is; returns CLI_WRONG_USE. */
+int cli_wrong_use(const cli_verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The name of the list that is nearest to `name`, NULL if none is near. */
+typedef struct cli_nearest {
+    const char *name;
+    size_t distance;
+} cli_nearest;
+void cli_nearest_try(cli_nearest *best, const char *given, const char *candidate);
+
+void cli_help_overview(FILE *to);
+void cli_help_verb(FILE *to, const cli_verb *verb);
+const char *cli_verb_title(const cli_verb *verb, char *text, size_t size); /* "train classify" */
+const char *cli_type_name(qkv_option_type type, const char *choices);      /* what stands for a value in the help */
+
+void cli_option_left(const qkv_option *option, char *text, size_t size); /* --position NAME */
+void cli_option_help(const qkv_option *option, char *text, size_t size); /* the help with the choices */
+
+/* Calls `item` for every value of --size: its name and a sentence of what it sets. */
+void cli_sizes(void (*item)(void *user, const char *name, const char *what), void *user);
+
+/* ---- the context of a run (session.c) ---- */
+
+typedef struct cli_progress cli_progress;
+
+/* A context that says its warnings on standard error (around `progress`, may be NULL). `stoppable`: the first SIGINT or
+ * SIGTERM asks long work to end. CLI_GO_ON or the code to exit with. */
+int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress *progress, qkv_ctx **ctx);
+
+/* Says the context's message on standard error and returns the exit code that goes with the status. */
+int cli_fail(const qkv_ctx *ctx, qkv_status status);
+void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "qkv: ..." on standard error */
+
+/* Says why standard output takes no more (not for a reader that left) and returns the exit code. */
+int cli_output_failed(int error);
+
+/* Closes standard output and turns a failed write into a failed run. */
+int cli_finish(int code);
+
+void *cli_alloc(size_t bytes); /* never NULL: ends the program when there is no memory */
+void *cli_grow(void *pointer, size_t bytes);
+
+/* ---- signals.c ---- */
+
+void cli_signals_stoppable(void); /* from now on the first SIGINT, SIGTERM, SIGHUP only asks; the second ends at once */
+int cli_signals_got(void);        /* the signal that asked, 0 if none did */
+
+/* ---- numbers and text for people and for programs (format.c, json.c) ---- */
+
+typedef struct cli_text {
+    char s[40];
+} cli_text;
+
+cli_text cli_count(int64_t n);               /* 1,234,567 */
+cli_text cli_bytes(double bytes);            /* 12.3 MB */
+cli_text cli_si(double n, const char *unit); /* 12.3 GFLOP */
+cli_text cli_duration(double seconds);       /* 4.2 s, 3:07 min, 1:02:03 h */
+cli_text cli_percent(double share);          /* 79.61 %, or - for what is not a number */
+cli_text cli_loss(double loss);              /* 1.2345 */
+cli_text cli_float(float x);                 /* the shortest decimal that reads back to the same float */
+
+/* `text` for a table: control characters and bad UTF-8 made visible. Returns its width in terminal columns; cut at
+ * `most` columns (0: never). */
+int cli_printable(const char *text, int64_t length, int most, char *out, size_t size);
+void cli_print_padded(FILE *to, const char *text, int width); /* left-aligned; text as from cli_printable */
+int cli_is_terminal(FILE *stream);
+
+json_t *cli_json_text(const char *text, int64_t length);   /* any bytes; what is not UTF-8 appears as \xNN */
+json_t *cli_json_real(double x);                           /* null where JSON has no number */
+json_t *cli_json_float(float x);                           /* reads back to the same float */
+void cli_json_line(FILE *to, json_t *value, size_t flags); /* writes a line, drops the reference */
+
+/* ---- matrices (matrix.c, npy.c) ---- */
+
+typedef struct cli_matrix {
+    int64_t rows, cols;
+    float *p;
+} cli_matrix;
+
+/* Text (a row a line; spaces, tabs or commas between numbers; # starts a comment) or .npy. 0, or -1 with a sentence. */
+int cli_matrix_read(qkv_ctx *ctx, const char *path, cli_matrix *m, char *message, size_t size);
+int cli_npy_read(FILE *file, const char *path, cli_matrix *m, char *message, size_t size);
+void cli_matrix_print(FILE *to, const float *p, int64_t rows, int64_t cols, int64_t row_stride);
+json_t *cli_matrix_json(const float *p, int64_t rows, int64_t cols, int64_t row_stride);
+
+#endif

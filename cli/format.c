@@ -1,0 +1,179 @@
+/* Numbers and text for people: units, separators, columns. The program never calls setlocale, so the decimal point is
+ * always '.' here. */
+#include "cli.h"
+
+#include <math.h>
+#include <unistd.h>
+
+cli_text cli_count(int64_t n) {
+    cli_text t;
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), out = 0;
+    for (int i = 0; i < length; i++) {
+        int left = length - i;
+        if (i && digits[i - 1] != '-' && left % 3 == 0) t.s[out++] = ',';
+        t.s[out++] = digits[i];
+    }
+    t.s[out] = 0;
+    return t;
+}
+
+static cli_text scaled(double n, double step, const char *const *prefix, int prefixes, const char *unit) {
+    cli_text t;
+    int i = 0;
+    double x = n;
+    while (fabs(x) >= 0.9995 * step && i + 1 < prefixes) {
+        x /= step;
+        i++;
+    }
+    int decimals = i == 0 && x == floor(x) ? 0 : fabs(x) < 9.995 ? 2 : fabs(x) < 99.95 ? 1 : 0;
+    snprintf(t.s, sizeof t.s, "%.*f %s%s", decimals, x, prefix[i], unit);
+    size_t length = strlen(t.s);
+    if (length && t.s[length - 1] == ' ') t.s[length - 1] = 0;
+    return t;
+}
+
+cli_text cli_bytes(double bytes) {
+    static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
+    return scaled(bytes, 1000, prefix, 6, "B");
+}
+
+cli_text cli_si(double n, const char *unit) {
+    static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
+    return scaled(n, 1000, prefix, 7, unit);
+}
+
+cli_text cli_duration(double seconds) {
+    cli_text t;
+    if (!(seconds >= 0) || seconds > 1e9) {
+        snprintf(t.s, sizeof t.s, "?");
+    } else if (seconds < 0.9995) {
+        snprintf(t.s, sizeof t.s, "%.0f ms", 1000 * seconds);
+    } else if (seconds < 59.95) {
+        snprintf(t.s, sizeof t.s, "%.1f s", seconds);
+    } else if (seconds < 3599.5) {
+        int s = (int)(seconds + 0.5);
+        snprintf(t.s, sizeof t.s, "%d:%02d min", s / 60, s % 60);
+    } else {
+        long s = (long)(seconds + 0.5);
+        snprintf(t.s, sizeof t.s, "%ld:%02ld:%02ld h", s / 3600, s / 60 % 60, s % 60);
+    }
+    return t;
+}
+
+cli_text cli_percent(double share) {
+    cli_text t;
+    if (isfinite(share)) {
+        snprintf(t.s, sizeof t.s, "%.2f %%", 100 * share);
+    } else {
+        snprintf(t.s, sizeof t.s, "-");
+    }
+    return t;
+}
+
+cli_text cli_loss(double loss) {
+    cli_text t;
+    snprintf(t.s, sizeof t.s, fabs(loss) < 1000 ? "%.4f" : "%.3e", loss);
+    return t;
+}
+
+cli_text cli_float(float x) {
+    cli_text t;
+    if (isnan(x)) {
+        snprintf(t.s, sizeof t.s, "nan");
+    } else if (isinf(x)) {
+        snprintf(t.s, sizeof t.s, x < 0 ? "-inf" : "inf");
+    } else {
+        for (int digits = 1; digits <= 9; digits++) {
+            snprintf(t.s, sizeof t.s, "%.*g", digits, (double)x);
+            if (strtof(t.s, NULL) == x) break;
+        }
+    }
+    return t;
+}
+
+/* The code point at s, its length in *used; -1 for what is not UTF-8 (one byte used). */
+static int32_t code_point(const unsigned char *s, int64_t left, int *used) {
+    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int length = s[0] < 0x80                   ? 1
+                 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+                 : (s[0] & 0xf0) == 0xe0       ? 3
+                 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                               : 0;
+    *used = 1;
+    if (length == 0 || length > left) return -1;
+    int32_t c = length == 1 ? s[0] : s[0] & (0xff >> (length + 1));
+    for (int i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) return -1;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    if (c < least[length] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return -1;
+    *used = length;
+    return c;
+}
+
+static int columns(int32_t c) {
+    if ((c >= 0x300 && c < 0x370) || (c >= 0x200b && c < 0x2010) || (c >= 0xfe00 && c < 0xfe10) || c == 0xfeff) return 0;
+    if ((c >= 0x1100 && c < 0x1160) || (c >= 0x2e80 && c < 0xa4d0) || (c >= 0xac00 && c < 0xd7a4) || (c >= 0xf900 && c < 0xfb00) ||
+        (c >= 0xfe30 && c < 0xfe70) || (c >= 0xff00 && c < 0xff61) || (c >= 0x1f300 && c < 0x1f650) ||
+        (c >= 0x1f680 && c < 0x1faff) || (c >= 0x20000 && c < 0x3fffe))
+        return 2;
+    return 1;
+}
+
+/* Direction marks and the like could make a table lie about its content. */
+static int hidden(int32_t c) {
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c < 0x202f) || (c >= 0x2066 && c < 0x206a);
+}
+
+/* One code point (or bad byte) of text as it is shown, its width in *wide; the bytes it takes in *used. */
+static int visible(const char *text, int64_t left, char piece[16], int *wide, int *used) {
+    int32_t c = code_point((const unsigned char *)text, left, used);
+    if (c == '\n' || c == '\t' || c == '\r') return *wide = snprintf(piece, 16, "\\%c", c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
+    if (c < 0x80 && (c < 0 || hidden(c))) return *wide = snprintf(piece, 16, "\\x%02x", (unsigned char)text[0]);
+    if (hidden(c)) return *wide = snprintf(piece, 16, "\\u%04x", (unsigned)c);
+    memcpy(piece, text, (size_t)*used);
+    *wide = columns(c);
+    return *used;
+}
+
+int cli_printable(const char *text, int64_t length, int most, char *out, size_t size) {
+    char piece[16];
+    int wide, used, width = 0;
+    int64_t i = 0;
+    if (most) { /* does it fit as it is? */
+        for (; i < length && width <= most; i += used) {
+            visible(text + i, length - i, piece, &wide, &used);
+            width += wide;
+        }
+        if (width <= most) most = 0;
+    }
+    size_t n = 0;
+    width = 0;
+    for (i = 0; i < length; i += used) {
+        int bytes = visible(text + i, length - i, piece, &wide, &used);
+        if (n + (size_t)bytes + 3 > size || (most && width + wide + 2 > most)) {
+            memcpy(out + n, "..", 2);
+            n += 2;
+            width += 2;
+            break;
+        }
+        memcpy(out + n, piece, (size_t)bytes);
+        n += (size_t)bytes;
+        width += wide;
+    }
+    out[n] = 0;
+    return width;
+}
+
+void cli_print_padded(FILE *to, const char *text, int width) {
+    char out[512];
+    int used = cli_printable(text, (int64_t)strlen(text), width, out, sizeof out);
+    fprintf(to, "%s%*s", out, width > used ? width - used : 0, "");
+}
+
+int cli_is_terminal(FILE *stream) {
+    int fd = fileno(stream);
+    const char *term = getenv("TERM");
+    return fd >= 0 && isatty(fd) && !(term && !strcmp(term, "dumb"));
+}

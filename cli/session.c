@@ -1,0 +1,80 @@
+/* The context of a run, its messages, and the end of the program. */
+#include "cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "progress.h"
+
+void cli_say(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs("qkv: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+void *cli_alloc(size_t bytes) {
+    return cli_grow(NULL, bytes);
+}
+
+void *cli_grow(void *pointer, size_t bytes) {
+    void *p = realloc(pointer, bytes ? bytes : 1);
+    if (!p) {
+        cli_say("out of memory (%zu bytes asked for)", bytes);
+        exit(CLI_FAILED);
+    }
+    return p;
+}
+
+static int stop_asked(void *user) {
+    (void)user;
+    return cli_signals_got() != 0;
+}
+
+static void log_line(void *user, const char *line) {
+    if (user) cli_progress_clear(user);
+    cli_say("%s", line);
+}
+
+int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress *progress, qkv_ctx **ctx) {
+    char message[512] = "";
+    qkv_ctx_options options = {.struct_size = sizeof options, .threads = (int)threads, .log = log_line, .log_user = progress};
+    if (stoppable) options.stop = stop_asked;
+    qkv_status status = qkv_ctx_create(&options, ctx, message, sizeof message);
+    if (status == QKV_OK) return CLI_GO_ON;
+    if (status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG) return cli_wrong_use(verb, "%s", message);
+    cli_say("%s", message);
+    return CLI_FAILED;
+}
+
+int cli_fail(const qkv_ctx *ctx, qkv_status status) {
+    const char *message = qkv_message(ctx);
+    cli_say("%s", message[0] ? message : qkv_status_name(status));
+    return status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG ? CLI_WRONG_USE : CLI_FAILED;
+}
+
+int cli_output_failed(int error) {
+    clearerr(stdout);                                /* said once */
+    if (error == EPIPE) return CLI_SIGNAL + SIGPIPE; /* who reads has enough: as quiet as the signal would be */
+    cli_say("standard output: %s", error ? strerror(error) : "a write failed");
+    return CLI_FAILED;
+}
+
+int cli_finish(int code) {
+    int failed = ferror(stdout), error = 0;
+    if (fflush(stdout)) {
+        failed = 1;
+        error = errno;
+    }
+    if (close(STDOUT_FILENO) && errno != EBADF && !failed) {
+        failed = 1;
+        error = errno;
+    }
+    if (!failed) return code;
+    int worse = cli_output_failed(error);
+    return code == CLI_DONE ? worse : code;
+}

@@ -1,0 +1,163 @@
+/* qkv test */
+#include "cli.h"
+#include "progress.h"
+
+#include <math.h>
+
+typedef struct test_values {
+    int64_t threads;
+    int json;
+} test_values;
+
+static const cli_option options[] = {
+    {"threads", 0, CLI_INT, offsetof(test_values, threads), "N", "0", 0, 1024, "threads; 0: every core allowed"},
+    {"json", 0, CLI_FLAG, offsetof(test_values, json), NULL, NULL, 0, 0, "print everything as one JSON object"},
+};
+
+static void on_rows(void *user, int64_t rows) {
+    cli_progress_rows(user, rows);
+}
+
+static void score(const char *name, double share) {
+    printf("%-12s %9s\n", name, cli_percent(share).s);
+}
+
+static void print_classes(const qkv_model *model, const qkv_classify_report *r) {
+    enum { MOST = 32 };
+    char text[256];
+    int width = 5;
+    for (int64_t i = 0; i < r->classes; i++) {
+        const char *label = qkv_model_label(model, i);
+        int w = cli_printable(label, (int64_t)strlen(label), MOST, text, sizeof text);
+        if (w > width) width = w;
+    }
+    printf("\n%-*s  %9s  %9s  %9s  %9s  %9s\n", width, "class", "precision", "recall", "F1", "rows", "predicted");
+    for (int64_t i = 0; i < r->classes; i++) {
+        const qkv_class_score *s = &r->scores[i];
+        cli_print_padded(stdout, qkv_model_label(model, i), width);
+        printf("  %9s  %9s  %9s  %9s  %9s\n", cli_percent(s->precision).s, cli_percent(s->recall).s, cli_percent(s->f1).s,
+               cli_count(s->support).s, cli_count(s->predicted).s);
+    }
+}
+
+static void print_lengths(const qkv_classify_report *r) {
+    printf("\n%-13s  %9s  %9s\n", "tokens", "accuracy", "rows");
+    for (int64_t i = 0; i < r->lengths; i++) {
+        const qkv_length_score *l = &r->by_length[i];
+        char range[100];
+        if (!l->rows) continue;
+        if (l->to < 0) {
+            snprintf(range, sizeof range, "%s and more", cli_count(l->from).s);
+        } else {
+            snprintf(range, sizeof range, "%s to %s", cli_count(l->from).s, cli_count(l->to).s);
+        }
+        printf("%-13s  %9s  %9s\n", range, cli_percent(l->accuracy).s, cli_count(l->rows).s);
+    }
+}
+
+static void print_report(const qkv_model *model, const qkv_classify_report *r) {
+    char text[256];
+    printf("%s rows, %s classes, %s", cli_count(r->rows).s, cli_count(r->classes).s, cli_duration(r->seconds).s);
+    if (r->seconds > 0) printf(" (%s rows/s)", cli_count((int64_t)((double)r->rows / r->seconds)).s);
+    printf("\n\n");
+    score("accuracy", r->accuracy);
+    score("macro F1", r->macro_f1);
+    score("micro F1", r->micro_f1);
+    score("weighted F1", r->weighted_f1);
+    printf("%-12s %9s nats\n", "loss", cli_loss(r->loss).s);
+    print_classes(model, r);
+    print_lengths(r);
+    if (r->cut_rows) printf("\n%s rows were longer than the model reads and were cut.\n", cli_count(r->cut_rows).s);
+    if (r->unseen) printf("\nLabels that the model does not know; their rows count as errors:\n");
+    for (int64_t i = 0; i < r->unseen; i++) {
+        const char *label = r->unseen_labels[i].label;
+        cli_printable(label, (int64_t)strlen(label), 0, text, sizeof text);
+        printf("  %s  %s rows\n", text, cli_count(r->unseen_labels[i].rows).s);
+    }
+}
+
+static json_t *report_json(const qkv_model *model, const qkv_classify_report *r) {
+    json_t *classes = json_array(), *lengths = json_array(), *unseen = json_array();
+    for (int64_t i = 0; i < r->classes; i++) {
+        const qkv_class_score *s = &r->scores[i];
+        const char *label = qkv_model_label(model, i);
+        json_array_append_new(
+            classes, json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "label", cli_json_text(label, (int64_t)strlen(label)), "precision",
+                               cli_json_real(s->precision), "recall", cli_json_real(s->recall), "f1", cli_json_real(s->f1), "rows",
+                               (json_int_t)s->support, "predicted", (json_int_t)s->predicted));
+    }
+    for (int64_t i = 0; i < r->lengths; i++) {
+        const qkv_length_score *l = &r->by_length[i];
+        json_t *to = l->to < 0 ? json_null() : json_integer(l->to);
+        json_array_append_new(lengths,
+                              json_pack("{s:I, s:o, s:I, s:o}", "from", (json_int_t)l->from, "to", to, "rows", (json_int_t)l->rows,
+                                        "accuracy", l->rows ? cli_json_real(l->accuracy) : json_null()));
+    }
+    for (int64_t i = 0; i < r->unseen; i++) {
+        const char *label = r->unseen_labels[i].label;
+        json_array_append_new(unseen, json_pack("{s:o, s:I}", "label", cli_json_text(label, (int64_t)strlen(label)), "rows",
+                                                (json_int_t)r->unseen_labels[i].rows));
+    }
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "rows", (json_int_t)r->rows, "accuracy",
+                     cli_json_real(r->accuracy), "macro_f1", cli_json_real(r->macro_f1), "micro_f1", cli_json_real(r->micro_f1),
+                     "weighted_f1", cli_json_real(r->weighted_f1), "loss", cli_json_real(r->loss), "classes", classes, "by_length",
+                     lengths, "unseen_labels", unseen, "cut_rows", (json_int_t)r->cut_rows, "seconds", cli_json_real(r->seconds));
+}
+
+static int test(const cli_verb *verb, const test_values *values, const char *path, const char *data) {
+    qkv_ctx *ctx = NULL;
+    qkv_model *model = NULL;
+    qkv_classify_report *report = NULL;
+    cli_progress progress;
+    cli_progress_init(&progress, 0, 0);
+    int code = cli_open(verb, values->threads, 0, &progress, &ctx);
+    if (code != CLI_GO_ON) return code;
+    qkv_status status = qkv_model_load(ctx, path, &model);
+    if (status == QKV_OK) status = qkv_classify_test(model, data, on_rows, &progress, &report);
+    cli_progress_clear(&progress);
+    if (status != QKV_OK) {
+        code = cli_fail(ctx, status);
+    } else if (values->json) {
+        cli_json_line(stdout, report_json(model, report), JSON_INDENT(2));
+        code = CLI_DONE;
+    } else {
+        print_report(model, report);
+        code = CLI_DONE;
+    }
+    qkv_classify_report_free(ctx, report);
+    qkv_model_free(model);
+    qkv_ctx_free(ctx);
+    return code;
+}
+
+static int run_test(const cli_verb *verb, int argc, char **argv) {
+    test_values values;
+    cli_args args;
+    if (argc == 0) {
+        cli_help_verb(stderr, verb);
+        return CLI_WRONG_USE;
+    }
+    int code = cli_parse(verb, argc, argv, 2, &values, &args);
+    if (code != CLI_GO_ON) return code;
+    if (args.count == 2) {
+        code = test(verb, &values, args.words[0], args.words[1]);
+    } else {
+        code = cli_wrong_use(verb, "%s", args.count ? "which data? MODEL DATA are needed" : "MODEL and DATA are needed");
+    }
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_test = {
+    .name = "test",
+    .usage = "test MODEL DATA [options]",
+    .summary = "score a model on rows it has not seen",
+    .about =
+        "Scores the model on rows label TAB text: accuracy, macro and micro F1, precision, recall and F1 of each class, accuracy "
+        "by length. Labels that the model does not know are named, and their rows count as errors. - is standard input.",
+    .examples = "test news.model test.tsv\ntest news.model test.tsv.gz --json",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .struct_size = sizeof(test_values),
+    .run = run_test,
+};

@@ -1,0 +1,84 @@
+/* The training for programs: a JSON line per step and evaluation in --log, and the summary that --json prints. */
+#include "train.h"
+
+#include <errno.h>
+#include <math.h>
+
+static void log_line(train_run *run, json_t *line) {
+    if (!run->log) {
+        json_decref(line);
+        return;
+    }
+    cli_json_line(run->log, line, JSON_COMPACT);
+    if (fflush(run->log) && !run->log_failed) {
+        /* The training is worth more than its log. */
+        run->log_failed = 1;
+        cli_progress_clear(&run->progress);
+        cli_say("%s: %s; training goes on without it", run->values->log, strerror(errno));
+    }
+}
+
+static json_t *step_line(const train_run *run, const qkv_train_step *s) {
+    double peak = run->progress.peak > 0 && s->seconds > 0 ? s->flops / s->seconds / run->progress.peak : NAN;
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:b, s:I}", "event", "step", "step",
+                     (json_int_t)s->step, "steps", (json_int_t)s->steps, "epoch", cli_json_real(s->epoch), "loss",
+                     cli_json_real(s->loss), "gradient_norm", cli_json_real(s->gradient_norm), "lr", cli_json_real(s->lr), "tokens",
+                     (json_int_t)s->tokens, "rows", (json_int_t)s->rows, "seconds", cli_json_real(s->seconds), "flops",
+                     cli_json_real(s->flops), "share_of_peak", cli_json_real(peak), "skipped", s->skipped, "skipped_total",
+                     (json_int_t)s->skipped_total);
+}
+
+static json_t *evaluation_line(const qkv_train_evaluation *e) {
+    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:o}", "event", "evaluation", "step", (json_int_t)e->step, "epoch",
+                     cli_json_real(e->epoch), "loss", cli_json_real(e->loss), "accuracy", cli_json_real(e->accuracy), "macro_f1",
+                     cli_json_real(e->macro_f1), "best", e->best, "seconds", cli_json_real(e->seconds));
+}
+
+static json_t *data_object(const qkv_train_data *d) {
+    json_t *classes = json_array();
+    for (int64_t i = 0; i < d->classes; i++) {
+        const char *name = d->labels[i];
+        json_array_append_new(classes, json_pack("{s:o, s:I}", "label", cli_json_text(name, (int64_t)strlen(name)), "rows",
+                                                 (json_int_t)d->class_rows[i]));
+    }
+    return json_pack("{s:I, s:I, s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "train_rows", (json_int_t)d->train_rows,
+                     "dev_rows", (json_int_t)d->dev_rows, "held_out", d->held_out, "train_tokens", (json_int_t)d->train_tokens,
+                     "classes", classes, "vocab", (json_int_t)d->vocab, "shortest", (json_int_t)d->shortest, "median",
+                     (json_int_t)d->median, "longest", (json_int_t)d->longest, "cut_rows", (json_int_t)d->cut_rows, "cut_tokens",
+                     (json_int_t)d->cut_tokens, "unseen_dev_rows", (json_int_t)d->unseen_dev_rows);
+}
+
+static json_t *plan_object(const qkv_train_plan *p) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "parameters", (json_int_t)p->parameters, "embedding_parameters",
+                     (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "activation_bytes",
+                     (json_int_t)p->activation_bytes, "steps", (json_int_t)p->steps, "batches_per_epoch",
+                     (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step));
+}
+
+static json_t *end_object(const train_run *run, const qkv_train_end *e) {
+    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", (json_int_t)e->steps, "best_step",
+                     (json_int_t)e->best_step, "stopped", e->stopped, "seconds", cli_json_real(e->seconds), "tokens_per_second",
+                     cli_json_real(e->tokens_per_second), "share_of_peak", cli_json_real(cli_progress_share(&run->progress)),
+                     "accuracy", cli_json_real(e->accuracy), "macro_f1", cli_json_real(e->macro_f1), "loss",
+                     cli_json_real(e->loss));
+}
+
+void train_record(train_run *run, const qkv_train_event *event) {
+    switch (event->kind) {
+    case QKV_TRAIN_DATA:
+        json_object_set_new(run->summary, "data", data_object(&event->u.data));
+        break;
+    case QKV_TRAIN_PLAN:
+        json_object_set_new(run->summary, "plan", plan_object(&event->u.plan));
+        break;
+    case QKV_TRAIN_STEP:
+        log_line(run, step_line(run, &event->u.step));
+        break;
+    case QKV_TRAIN_EVALUATE:
+        log_line(run, evaluation_line(&event->u.evaluation));
+        break;
+    case QKV_TRAIN_END:
+        json_object_set_new(run->summary, "result", end_object(run, &event->u.end));
+        break;
+    }
+}

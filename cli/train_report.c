@@ -1,0 +1,170 @@
+/* What `qkv train` tells people while it works. */
+#include "train.h"
+
+#include <math.h>
+
+static void row(const char *name) {
+    fprintf(stderr, "%-11s", name);
+}
+
+static int by_rows(const void *a, const void *b) {
+    const int64_t *x = a, *y = b; /* rows, index */
+    if (x[0] != y[0]) return x[0] > y[0] ? -1 : 1;
+    return x[1] < y[1] ? -1 : 1;
+}
+
+/* The classes with their counts, the largest first, wrapped; of many only the ends. */
+static void report_classes(const qkv_train_data *d) {
+    enum { ALL = 24, SOME = 16, WIDTH = 80, INDENT = 11 };
+    int64_t *order = cli_alloc(sizeof *order * 2 * (size_t)(d->classes + 1));
+    for (int64_t i = 0; i < d->classes; i++) {
+        order[2 * i] = d->class_rows[i];
+        order[2 * i + 1] = i;
+    }
+    qsort(order, (size_t)d->classes, 2 * sizeof *order, by_rows);
+    row("classes");
+    int64_t shown = d->classes <= ALL ? d->classes : SOME;
+    char text[256], label[160];
+    int column = INDENT + fprintf(stderr, "%s:", cli_count(d->classes).s);
+    for (int64_t i = 0; i < shown; i++) {
+        const char *name = d->labels[order[2 * i + 1]];
+        int width = cli_printable(name, (int64_t)strlen(name), 40, label, sizeof label);
+        int count = snprintf(text, sizeof text, "%s%s", cli_count(order[2 * i]).s, i + 1 < d->classes ? "," : "");
+        if (column + 2 + width + count > WIDTH) {
+            fprintf(stderr, "\n%*s", INDENT - 1, "");
+            column = INDENT - 1;
+        }
+        fprintf(stderr, " %s %s", label, text);
+        column += 2 + width + count;
+    }
+    fputc('\n', stderr);
+    if (shown < d->classes) {
+        const char *name = d->labels[order[2 * d->classes - 1]];
+        cli_printable(name, (int64_t)strlen(name), 40, label, sizeof label);
+        fprintf(stderr, "%*sand %s more, the smallest %s %s\n", INDENT, "", cli_count(d->classes - shown).s, label,
+                cli_count(order[2 * d->classes - 2]).s);
+    }
+    free(order);
+}
+
+static double share(int64_t part, int64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : NAN;
+}
+
+static void report_data(const train_run *run, const qkv_train_data *d) {
+    row("rows");
+    fprintf(stderr, "%s to train on, %s to evaluate on", cli_count(d->train_rows).s, cli_count(d->dev_rows).s);
+    if (d->held_out) fprintf(stderr, " (held out: 10 %% of the training file, as no DEV was given)");
+    fputc('\n', stderr);
+    report_classes(d);
+    row("tokens");
+    fprintf(stderr, "%s to train on; a row has %s to %s, median %s; vocabulary %s\n", cli_count(d->train_tokens).s,
+            cli_count(d->shortest).s, cli_count(d->longest).s, cli_count(d->median).s, cli_count(d->vocab).s);
+    row("length");
+    if (d->cut_rows) {
+        fprintf(stderr, "the limit of %s tokens cuts %s rows (%s) and drops %s tokens\n", cli_count(run->options->max_length).s,
+                cli_count(d->cut_rows).s, cli_percent(share(d->cut_rows, d->train_rows)).s, cli_count(d->cut_tokens).s);
+    } else {
+        fprintf(stderr, "the limit of %s tokens cuts nothing\n", cli_count(run->options->max_length).s);
+    }
+    if (d->empty_rows) {
+        row("note");
+        fprintf(stderr, "%s rows have no text\n", cli_count(d->empty_rows).s);
+    }
+    if (d->repaired_rows) {
+        row("note");
+        fprintf(stderr, "%s rows hold NUL or bytes that are not UTF-8; they are used as they are\n", cli_count(d->repaired_rows).s);
+    }
+    if (d->unseen_dev_rows) {
+        row("note");
+        fprintf(stderr, "%s rows to evaluate on have a label that the training rows do not have; they count as errors\n",
+                cli_count(d->unseen_dev_rows).s);
+    }
+}
+
+static void report_plan(const train_run *run, const qkv_train_plan *p) {
+    char position[32] = "", pooling[32] = "";
+    const qkv_option_table *table = qkv_classify_options_table();
+    for (size_t i = 0; i < table->count; i++) {
+        if (!strcmp(table->options[i].name, "position"))
+            qkv_options_text(&table->options[i], run->options, position, sizeof position);
+        if (!strcmp(table->options[i].name, "pooling")) qkv_options_text(&table->options[i], run->options, pooling, sizeof pooling);
+    }
+    const qkv_classify_options *o = run->options;
+    row("model");
+    fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s\n", (long long)o->layers,
+            o->layers == 1 ? "" : "s", (long long)o->dim, (long long)o->heads, o->heads == 1 ? "" : "s",
+            (long long)(o->ffn ? o->ffn : 4 * o->dim), position, pooling);
+    row("parameters");
+    fprintf(stderr, "%s, %s of them embeddings\n", cli_count(p->parameters).s, cli_count(p->embedding_parameters).s);
+    row("memory");
+    fprintf(stderr, "%s planned, %s of it activations\n", cli_bytes((double)p->bytes).s, cli_bytes((double)p->activation_bytes).s);
+    row("steps");
+    fprintf(stderr, "%s, %s an epoch; %s each (a multiply-add counts as 2)\n", cli_count(p->steps).s,
+            cli_count(p->batches_per_epoch).s, cli_si(p->flops_per_step, "FLOP").s);
+    row("machine");
+    fprintf(stderr, "%s, %d thread%s, FMA peak %s\n", run->machine.isa, run->machine.threads, run->machine.threads == 1 ? "" : "s",
+            cli_si(1e9 * run->machine.fma_gflops, "FLOP/s").s);
+    fputc('\n', stderr);
+}
+
+static void report_evaluation(const qkv_train_evaluation *e) {
+    fprintf(stderr, "epoch %6.2f  step %9s  dev loss %7s  accuracy %8s  macro F1 %8s%s\n", e->epoch, cli_count(e->step).s,
+            cli_loss(e->loss).s, cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "");
+}
+
+void train_report(train_run *run, const qkv_train_event *event) {
+    if (event->kind == QKV_TRAIN_STEP) {
+        cli_progress_step(&run->progress, &event->u.step);
+        return;
+    }
+    cli_progress_clear(&run->progress);
+    if (event->kind == QKV_TRAIN_DATA) report_data(run, &event->u.data);
+    if (event->kind == QKV_TRAIN_PLAN) report_plan(run, &event->u.plan);
+    if (event->kind == QKV_TRAIN_EVALUATE) report_evaluation(&event->u.evaluation);
+}
+
+/* A path as a person can paste it into a shell. */
+static void shell_word(const char *word) {
+    int easy = word[0] != 0;
+    for (const char *c = word; *c; c++)
+        easy &= strchr("./_-+=:,@%", *c) || (*c >= '0' && *c <= '9') || ((*c | 32) >= 'a' && (*c | 32) <= 'z');
+    if (easy) {
+        fputs(word, stderr);
+        return;
+    }
+    fputc('\'', stderr);
+    for (const char *c = word; *c; c++) fputs(*c == '\'' ? "'\\''" : (char[2]){*c, 0}, stderr);
+    fputc('\'', stderr);
+}
+
+static void command(const char *verb, const char *model, const char *rest, const char *what) {
+    char head[32];
+    snprintf(head, sizeof head, "  qkv %s ", verb);
+    fputs(head, stderr);
+    shell_word(model);
+    fprintf(stderr, "%s%*s    # %s\n", rest, (int)(strlen("  qkv predict ") + 5 - strlen(head) - strlen(rest)), "", what);
+}
+
+void train_report_end(const train_run *run, double file_bytes) {
+    const char *model = run->values->output;
+    if (run->ended) {
+        const qkv_train_end *e = &run->end;
+        fputc('\n', stderr);
+        row(e->stopped ? "stopped" : "done");
+        fprintf(stderr, "%s steps in %s, %s tokens/s", cli_count(e->steps).s, cli_duration(e->seconds).s,
+                cli_count((int64_t)e->tokens_per_second).s);
+        double peak = cli_progress_share(&run->progress);
+        if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
+        fputc('\n', stderr);
+        row("best");
+        fprintf(stderr, "step %s: dev accuracy %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, cli_percent(e->accuracy).s,
+                cli_percent(e->macro_f1).s, cli_loss(e->loss).s);
+    }
+    row("model");
+    shell_word(model);
+    fprintf(stderr, " (%s)\n\n", cli_bytes(file_bytes).s);
+    command("test", model, " FILE", "scores it on rows label TAB text");
+    command("predict", model, " FILE", "a label for each line; no FILE: standard input");
+    command("info", model, "", "what is in it");
+}

@@ -1,0 +1,142 @@
+# qkv train classify
+. "$(dirname "$0")/lib.sh"
+train=$QKV_MODELS/train.tsv
+dev=$QKV_MODELS/dev.tsv
+quick="--size tiny --threads 1 --steps 3 --max-length 16"
+
+# Without DEV a tenth is held out; the log has a line for each step and evaluation; the summary is JSON.
+run 0 train classify "$train" -o a $quick --log log --json
+has err 'held out: 10 %'
+json out > /dev/null
+is steps "$(json out result.steps)" 3
+is held_out "$(json out data.held_out)" true
+is model "$(json out model)" a
+is rows "$(($(json out data.train_rows) + $(json out data.dev_rows)))" 500
+is "step lines" "$(json log event | grep -c '^step$')" 3
+at_least "evaluation lines" "$(json log event | grep -c '^evaluation$')" 1
+is "lines" "$(lines log)" "$(json log event | lines /dev/stdin)"
+at_least "loss" "$(json log loss | head -n 1)" 0.5
+is "no other files" "$(ls)" "$(printf 'a\nerr\nlog\nout')"
+
+# The same model for the same seed, for any number of threads, from a pipe, from gzip, with CRLF, in another locale.
+run 0 train classify "$train" -o b $quick
+cmp -s a b || fail "the same command gives another model"
+run 0 train classify "$train" -o b $quick --threads 2
+cmp -s a b || fail "two threads give another model"
+locale=de_DE.UTF-8 run 0 train classify "$train" -o b $quick --lr 0.0005
+cmp -s a b || fail "another locale gives another model"
+run 0 train classify "$train" -o b $quick --seed 2
+if cmp -s a b; then fail "another seed gives the same model"; fi
+# --size first, whatever its place.
+run 0 train classify "$train" -o b --dim 32 --threads 1 --steps 3 --max-length=16 --size=tiny
+run 0 train classify "$train" -o c --size tiny --dim 32 --threads 1 --steps 3 --max-length 16
+same b c
+has err 'dim 32, 2 heads'
+run 0 train classify "$train" -ob $quick --no-bias --causal --window 4,-1 --json
+run 0 info b --json
+is bias "$(json out config.bias)" false
+is window "$(json out config.span_left) $(json out config.span_right)" "4 0"
+gzip -c "$train" > train.gz
+sed 's/$/\r/' "$train" > crlf.tsv
+for file in train.gz crlf.tsv; do
+    run 0 train classify $file "$dev" -o b $quick
+    "$QKV" predict b "$QKV_MODELS/texts.txt" --top 3 --threads 1 > got
+    run 0 train classify "$train" "$dev" -o c $quick
+    "$QKV" predict c "$QKV_MODELS/texts.txt" --top 3 --threads 1 > expected
+    same got expected
+done
+last="qkv train classify -"
+"$QKV" train classify - "$dev" -o b $quick < "$train" > out 2> err || fail "training from standard input"
+has err '^reading +standard input'
+
+# Many classes: a compact list. Odd but legal data.
+awk 'BEGIN { for (i = 0; i < 400; i++) print "class" i % 60 "\tword" i " text" }' > many.tsv
+run 0 train classify many.tsv -o b $quick
+has err '^classes +60: class'
+has err 'and 44 more, the smallest class'
+{ printf 'a\t\na\t\xff\xfe bad\nb\ttab\tin text\nb\tnul \000 here\nb\t'; head -c 100000 /dev/zero | tr '\0' x; echo; } > odd.tsv
+run 0 train classify odd.tsv odd.tsv -o b $quick
+has err 'cuts 1 rows'
+awk '{ sub(/^[^\t]*/, "only"); print }' "$train" > one.tsv
+run 0 train classify one.tsv -o b $quick
+run 0 predict b "$QKV_MODELS/texts.txt" --top 2 --threads 1
+is "one class" "$(sort -u out)" "$(printf 'only\t1.000000')"
+
+# Refusals, before any work where that is possible.
+run 2 train classify "$train"
+has err 'where should the model go'
+run 2 train classify -o m
+has err 'which file'
+run 2 train classify "$train" -o m --laers 2
+has err 'there is no option --laers; did you mean --layers'
+run 2 train classify "$train" -o m --dropuot=0.1
+has err 'did you mean --dropout'
+run 2 train classify "$train" -o m --dim 256 --heads 6
+has err 'heads=6 does not divide dim=256'
+hasnt err '^rows'
+run 2 train classify "$train" -o m --lr 0,5
+has err '--lr=0,5: expected a number'
+run 2 train classify "$train" -o m --dropout 1.5
+has err '--dropout=1.5: expected a number from 0 to 0.95'
+run 2 train classify "$train" -o m --position roman
+has err '--position=roman: expected one of none\|sinusoidal\|learned'
+run 2 train classify "$train" -o m --epochs=
+run 2 train classify "$train" -o m --window 3
+run 2 train classify "$train" -o m --size huge
+has err '--size=huge: expected one of tiny\|small\|base'
+run 2 train classify "$train" -o -
+run 2 train classify - - -o m
+has err 'cannot both be standard input'
+cp "$train" own.tsv
+run 2 train classify own.tsv -o own.tsv
+has err 'would overwrite the data'
+run 2 train classify own.tsv -o m --log ./own.tsv
+has err 'would overwrite the data'
+run 2 train classify own.tsv -o m --log m
+same own.tsv "$train"
+run 1 train classify nowhere.tsv -o m
+has err 'nowhere.tsv: No such file'
+run 1 train classify "$train" -o no/such/folder/m $quick
+has err 'no/such/folder/m: the model could not be written there: No such file or directory'
+hasnt err '^rows'
+mkdir folder
+run 1 train classify "$train" -o folder $quick
+has err 'folder: is a folder'
+run 1 train classify "$train" -o /dev/null $quick
+[ -c /dev/null ] || fail "/dev/null is gone"
+run 1 train classify "$train" -o m --log no/such/log $quick
+has err 'no/such/log: '
+printf 'a\tone\nno tab here\n' > bad.tsv
+run 1 train classify bad.tsv -o m $quick
+has err 'bad.tsv:2: '
+: > none.tsv
+run 1 train classify none.tsv -o m $quick
+has err 'none.tsv'
+[ ! -e m ] || fail "a refused training left a model"
+
+# A log that cannot be written costs the log, not the model.
+run 1 train classify "$train" -o m --log /dev/full $quick
+has err '/dev/full: No space left on device; training goes on'
+has err 'the log is not complete'
+run 0 predict m "$QKV_MODELS/texts.txt" --threads 1
+
+# Divergence: said, exit 1, and what is saved is finite.
+rm -f m
+run 1 train classify "$train" -o m --size tiny --threads 1 --epochs 3 --max-length 16 --lr 1e6 --embedding-lr 1e6 --clip 0 --warmup 0 \
+    --schedule constant --dropout 0 --weight-decay 1000
+has err 'lr'
+if [ -e m ]; then
+    has err 'last good weights'
+    run 0 predict m "$QKV_MODELS/texts.txt" --top 3 --threads 1
+    hasnt out 'nan'
+fi
+
+# A bar on a terminal.
+if command -v script > /dev/null && script -qec true /dev/null > /dev/null 2>&1; then # a bare root may have no terminals to give
+    last="script: a bar on a terminal"
+    TERM=xterm script -qec "stty cols 80; '$QKV' train classify '$train' -o b --size tiny --threads 1 --epochs 60 --max-length 16" /dev/null > out 2>&1 < /dev/null
+    tr '\r' '\n' < out > bar
+    has bar '\[#*-*\] epoch [0-9.]+/60 loss [0-9.]+ lr [0-9.e+-]+ [0-9,.k]+ tok/s [0-9]+ % peak [0-9].* left$'
+    awk '{ gsub(/\033\[K/, "") } length($0) >= 80 && /left$/ { print; bad = 1 } END { exit bad }' bar > wide || fail "too wide: $(head -n 1 wide)"
+fi
+finish
