@@ -27,9 +27,9 @@ typedef struct qkv_classify_options {
     int64_t steps; /* 0: by epochs */
     int64_t batch_tokens, batch_rows, accumulate; /* a batch: at most so many tokens and rows (rows 0: no limit) */
     double lr, embedding_lr; /* peak rates of the dense weights and of the embedding table (0: 6 * lr) */
+    int lazy_embedding;      /* 1: rows of the embedding table without a gradient are not moved by old moments */
     int schedule;            /* linear, cosine, constant, inverse-sqrt */
     double warmup;           /* below 1: share of the steps; from 1: steps */
-    int lazy_embedding;      /* 1: rows of the embedding table without a gradient are not moved by old moments */
     double weight_decay, beta1, beta2, epsilon, clip;
     double dropout, attention_dropout, embedding_dropout, token_dropout;
     double label_smoothing;

@@ -15,7 +15,8 @@ typedef struct qkv_adamw_options {
     int64_t step; /* from 1 */
 } qkv_adamw_options;
 
-/* Booked as if every row were updated, as a plan cannot know which tokens come. One step (Loshchilov & Hutter 2019, algorithm 2). Blocks of x->reg's layout; NULL in a plan. */
+/* One step (Loshchilov & Hutter 2019, algorithm 2). Blocks of x->reg's layout; NULL in a plan. Booked as if every row were
+ * updated, as a plan cannot know which tokens come. */
 qkv_status qkv_adamw_update(qkv_exec *x, const qkv_adamw_options *o, real *weights, const real *grads, real *m, real *v) QKV_MUST_USE;
 
 /* Euclidean norm of a whole block: partial sums of fixed chunks, folded in order in double. */

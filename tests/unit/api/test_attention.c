@@ -336,7 +336,8 @@ static void no_memory(void **state) {
         while (status != QKV_OK) {
             e->memory.calls = 0;
             e->memory.fail_at = ++k;
-            status = backward ? qkv_attention_backward(e->ctx, &a, x, x, x, out, lse, x, d[0], d[1], d[2]) : qkv_attention_forward(e->ctx, &a, x, x, x, out, lse);
+            status = backward ? qkv_attention_backward(e->ctx, &a, x, x, x, out, lse, x, d[0], d[1], d[2])
+                              : qkv_attention_forward(e->ctx, &a, x, x, x, out, lse);
             assert_true(status == QKV_OK || status == QKV_NO_MEMORY);
             assert_int_equal(e->memory.blocks, living);
         }

@@ -62,46 +62,12 @@ static void the_table_is_sound(void **state) {
 
 static void names_of_the_command_line(void **state) {
     (void)state;
-    static const char *const names[] = {"epochs",
-                                        "steps",
-                                        "seed",
-                                        "layers",
-                                        "dim",
-                                        "heads",
-                                        "kv-heads",
-                                        "ffn",
-                                        "position",
-                                        "pooling",
-                                        "norm",
-                                        "activation",
-                                        "post-norm",
-                                        "bias",
-                                        "causal",
-                                        "window",
-                                        "tokenizer",
-                                        "vocab",
-                                        "max-length",
-                                        "lowercase",
-                                        "batch-tokens",
-                                        "batch-rows",
-                                        "accumulate",
-                                        "lr",
-                                        "embedding-lr",
-                                        "schedule",
-                                        "warmup",
-                                        "weight-decay",
-                                        "beta1",
-                                        "beta2",
-                                        "epsilon",
-                                        "clip",
-                                        "dropout",
-                                        "attention-dropout",
-                                        "embedding-dropout",
-                                        "token-dropout",
-                                        "label-smoothing",
-                                        "evaluate",
-                                        "metric",
-                                        "recompute"};
+    static const char *const names[] = {
+        "epochs", "steps", "seed", "layers", "dim", "heads", "kv-heads", "ffn", "position", "pooling", "norm",
+        "activation", "post-norm", "bias", "causal", "window", "tokenizer", "vocab", "max-length", "lowercase",
+        "batch-tokens", "batch-rows", "accumulate", "lr", "embedding-lr", "lazy-embedding", "schedule", "warmup",
+        "weight-decay", "beta1", "beta2", "epsilon", "clip", "dropout", "attention-dropout", "embedding-dropout",
+        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute"};
     const qkv_option_table *t = qkv_classify_options_table();
     assert_int_equal(t->count, sizeof names / sizeof names[0]);
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {

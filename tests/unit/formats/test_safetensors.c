@@ -119,7 +119,7 @@ static void refuses_deep_nesting(void **state) {
 /* Every beginning of a good file is refused, and says how much is missing. */
 static void refuses_every_truncation(void **state) {
     (void)state;
-    char block[512], part[64];
+    char block[512], part[96];
     int64_t size = compose("{\"a\":" ENTRY("F32", "[2]", 0, 8) ",\"b\":" ENTRY("U8", "[3]", 8, 11) "}  ", 11, block);
     for (int64_t cut = 1; cut < size; cut++) {
         bool in_data = cut >= size - 11;
