@@ -51,7 +51,10 @@ suite() {
     say "$name: $good passed, $bad failed, $away skipped"
 }
 
-build release && suite release --preset release
+if build release; then
+    suite release --preset release -E "^unit/kernels/neon$"
+    suite neon --preset release -R "^unit/kernels/neon$" # cross-built, under qemu
+fi
 
 # Each instruction set that this CPU has, forced. What does not compute is left out: it would do the same again.
 if [ -x build/release/qkv ]; then
@@ -68,7 +71,8 @@ build clang && suite clang --preset clang
 build asan && suite asan --preset asan
 build double && suite double --preset double
 build serial && suite serial --preset serial
-build tsan && suite tsan --preset tsan -L "^(unit|laws|meta)$"
+# Not what has no threads, and not the transcript that counts seconds.
+build tsan && suite tsan --preset tsan -E "^(unit/(kernels|text|formats)/|fuzz/|meta/[ahs]|cli.signals$)"
 
 say "$skipped skipped"
 echo "$passed passed, $failed failed"

@@ -15,6 +15,7 @@ extern "C" {
 typedef struct qkv_classify_options {
     /* model */
     int64_t layers, dim, heads, kv_heads, ffn;
+    int64_t ngrams, ngram_dim, ngram_buckets; /* bag of n-grams beside the encoder; ngrams 0: none */
     int position, pooling, norm, activation; /* the enums of model.h */
     int post_norm, bias, causal;
     qkv_span window;

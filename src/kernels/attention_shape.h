@@ -22,7 +22,9 @@ static inline attend_span attend_span_of(int64_t n_q, int64_t n_k, int64_t left,
     return (attend_span){n_q, n_k, left > all ? all : left, right > all ? all : right};
 }
 
-static inline int64_t attend_round16(int64_t n) { return (n + 15) / 16 * 16; }
+static inline int64_t attend_round16(int64_t n) {
+    return (n + 15) / 16 * 16;
+}
 
 /* Keys that at least one of the queries i0..i1-1 sees; hi = lo if there are none. First and last move with the query. */
 static inline void attend_keys_of_rows(attend_span s, int64_t i0, int64_t i1, int64_t *lo, int64_t *hi) {

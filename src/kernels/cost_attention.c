@@ -6,7 +6,9 @@
 
 #include "kernels/attention_shape.h"
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t min64(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
 
 int64_t qkv_span_pairs(int64_t n_q, int64_t n_k, int64_t left, int64_t right) {
     attend_span s = attend_span_of(n_q, n_k, left, right);

@@ -75,6 +75,14 @@
 
 enum { V_LANES = 16 };
 
+/* Before a loop whose n rounds must all be laid out, or its array of vectors would live in memory. */
+#define V_PRAGMA_(text) _Pragma(#text)
+#ifdef __clang__
+#define V_UNROLL(n) V_PRAGMA_(clang loop unroll(full))
+#else
+#define V_UNROLL(n) V_PRAGMA_(GCC unroll n)
+#endif
+
 /* Exactly one of these names the instruction set; isa_<name>.c defines it. */
 #if defined(QKV_ISA_AVX512)
 #include "kernels/simd_avx512.h"

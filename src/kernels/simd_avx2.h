@@ -32,11 +32,17 @@ V_INLINE m16 m_first(int n) {
     i16v m = i_first_(n);
     return (m16){_mm256_castsi256_ps(m.l), _mm256_castsi256_ps(m.h)};
 }
+/* Whole vectors are nearly all there are, and masked stores are slow on some machines. */
 V_INLINE v16 v_loadn(const real *p, int n) {
+    if (n == 16) return v_load(p);
     i16v m = i_first_(n);
     return (v16){_mm256_maskload_ps(p, m.l), _mm256_maskload_ps(p + 8, m.h)};
 }
 V_INLINE void v_storen(real *p, int n, v16 x) {
+    if (n == 16) {
+        v_store(p, x);
+        return;
+    }
     i16v m = i_first_(n);
     _mm256_maskstore_ps(p, m.l, x.l);
     _mm256_maskstore_ps(p + 8, m.h, x.h);
@@ -116,19 +122,19 @@ V_INLINE i16v i_select(m16 m, i16v a, i16v b) { return v_bits(v_select(m, v_from
 
 V_INLINE void v_transpose8x8_(__m256 r[8]) {
     __m256 t[8], u[8];
-#pragma GCC unroll 4
+    V_UNROLL(4)
     for (int i = 0; i < 4; i++) {
         t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
         t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }
-#pragma GCC unroll 2
+    V_UNROLL(2)
     for (int i = 0; i < 2; i++) {
         u[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
         u[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xEE);
         u[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
         u[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xEE);
     }
-#pragma GCC unroll 4
+    V_UNROLL(4)
     for (int c = 0; c < 4; c++) {
         r[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
         r[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
@@ -136,17 +142,17 @@ V_INLINE void v_transpose8x8_(__m256 r[8]) {
 }
 V_INLINE void v_transpose16x16(v16 r[16]) {
     __m256 a[8], b[8];
-#pragma GCC unroll 8
+    V_UNROLL(8)
     for (int i = 0; i < 8; i++) a[i] = r[i].h, b[i] = r[8 + i].l;
     v_transpose8x8_(a);
     v_transpose8x8_(b);
-#pragma GCC unroll 8
+    V_UNROLL(8)
     for (int i = 0; i < 8; i++) r[i].h = b[i], r[8 + i].l = a[i];
-#pragma GCC unroll 8
+    V_UNROLL(8)
     for (int i = 0; i < 8; i++) a[i] = r[i].l, b[i] = r[8 + i].h;
     v_transpose8x8_(a);
     v_transpose8x8_(b);
-#pragma GCC unroll 8
+    V_UNROLL(8)
     for (int i = 0; i < 8; i++) r[i].l = a[i], r[8 + i].h = b[i];
 }
 

@@ -73,12 +73,12 @@ V_INLINE i16v i_select(m16 m, i16v a, i16v b) { return _mm512_mask_blend_epi32(m
 /* Four rounds, each exchanging blocks of 8, 4, 2, 1: here lanes of 32 bits, then 64, then 128 twice. */
 V_INLINE void v_transpose16x16(v16 r[16]) {
     v16 t[16], u[16];
-#pragma GCC unroll 8
+    V_UNROLL(8)
     for (int i = 0; i < 8; i++) {
         t[2 * i] = _mm512_maskz_unpacklo_ps(0xFFFF, r[2 * i], r[2 * i + 1]);
         t[2 * i + 1] = _mm512_maskz_unpackhi_ps(0xFFFF, r[2 * i], r[2 * i + 1]);
     }
-#pragma GCC unroll 4
+    V_UNROLL(4)
     for (int i = 0; i < 4; i++) {
         u[4 * i] = _mm512_maskz_shuffle_ps(0xFFFF, t[4 * i], t[4 * i + 2], 0x44);
         u[4 * i + 1] = _mm512_maskz_shuffle_ps(0xFFFF, t[4 * i], t[4 * i + 2], 0xEE);
@@ -86,7 +86,7 @@ V_INLINE void v_transpose16x16(v16 r[16]) {
         u[4 * i + 3] = _mm512_maskz_shuffle_ps(0xFFFF, t[4 * i + 1], t[4 * i + 3], 0xEE);
     }
     /* u[4b + c], 128-bit lane L: rows 4b..4b+3 of column 4L + c */
-#pragma GCC unroll 4
+    V_UNROLL(4)
     for (int c = 0; c < 4; c++) {
         v16 a = _mm512_maskz_shuffle_f32x4(0xFFFF, u[c], u[4 + c], 0x88);      /* blocks 0,1 of columns c, 8+c */
         v16 b = _mm512_maskz_shuffle_f32x4(0xFFFF, u[c], u[4 + c], 0xDD);      /* columns 4+c, 12+c */

@@ -23,11 +23,16 @@ V_INLINE void v_store(real *p, v16 x) {
     vst1q_f32(p + 12, x.d);
 }
 V_INLINE v16 v_loadn(const real *p, int n) {
+    if (n == 16) return v_load(p);
     real t[16] = {0};
     for (int i = 0; i < n; i++) t[i] = p[i];
     return v_load(t);
 }
 V_INLINE void v_storen(real *p, int n, v16 x) {
+    if (n == 16) {
+        v_store(p, x);
+        return;
+    }
     real t[16];
     v_store(t, x);
     for (int i = 0; i < n; i++) p[i] = t[i];
@@ -143,14 +148,14 @@ V_INLINE void v_transpose4x4_(float32x4_t *r0, float32x4_t *r1, float32x4_t *r2,
         (y) = t_;             \
     } while (0)
 V_INLINE void v_transpose16x16(v16 r[16]) {
-#pragma GCC unroll 4
+    V_UNROLL(4)
     for (int i = 0; i < 16; i += 4) {
         v_transpose4x4_(&r[i].a, &r[i + 1].a, &r[i + 2].a, &r[i + 3].a);
         v_transpose4x4_(&r[i].b, &r[i + 1].b, &r[i + 2].b, &r[i + 3].b);
         v_transpose4x4_(&r[i].c, &r[i + 1].c, &r[i + 2].c, &r[i + 3].c);
         v_transpose4x4_(&r[i].d, &r[i + 1].d, &r[i + 2].d, &r[i + 3].d);
     }
-#pragma GCC unroll 4
+    V_UNROLL(4)
     for (int i = 0; i < 4; i++) {
         V_SWAP_(r[i].b, r[4 + i].a);
         V_SWAP_(r[i].c, r[8 + i].a);

@@ -20,22 +20,30 @@ typedef uint32_t m16;
 
 /* a*b + c rounded once. Without FMA instructions libm's is a call and, on old machines, very slow; this is exact as well:
  * the product of two floats is exact in double, the sum is rounded to odd (Boldo & Melquiond 2008), and rounding that to
- * float rounds the true value. */
+ * float rounds the true value. Shifts instead of comparisons, because SSE2 has none for 64 bits. */
+#if !defined(QKV_DOUBLE) && !defined(__FP_FAST_FMAF)
+#define V_FMA_IN_DOUBLE 1
+#endif
+
+V_INLINE uint64_t to_odd_(uint64_t sum, uint64_t error) {
+    uint64_t twice = error << 1, inexact = (twice | (0 - twice)) >> 63, finite = 1 - ((((sum >> 52) & 0x7FF) + 1) >> 11);
+    uint64_t even = ~sum & 1, inward = (sum ^ error) >> 63; /* the true value lies nearer to zero than the sum */
+    return sum + ((1 - (inward << 1)) & (0 - (inexact & finite & even)));
+}
+
 V_INLINE real r_fma_plain(real a, real b, real c) {
 #if defined(QKV_DOUBLE)
     return a * b + c;
-#elif defined(__FP_FAST_FMAF)
+#elif !defined(V_FMA_IN_DOUBLE)
     return __builtin_fmaf(a, b, c);
 #else
-    double p = (double)a * (double)b, z = (double)c, s = p + z;
-    double t = s - p;
+    double p = (double)a * (double)b, z = (double)c, s = p + z, t = s - p;
     double e = (p - (s - t)) + (z - t); /* s + e is the exact sum (Knuth's two-sum) */
-    int64_t bits;
-    memcpy(&bits, &s, 8);
-    int64_t sign = bits >> 63 | 1;
-    int64_t toward = e > 0 ? sign : e < 0 ? -sign : 0; /* one step in magnitude; 0 if exact or not finite */
-    bits += (bits & 1) ? 0 : toward;
-    memcpy(&s, &bits, 8);
+    uint64_t sum, error;
+    memcpy(&sum, &s, 8);
+    memcpy(&error, &e, 8);
+    sum = to_odd_(sum, error);
+    memcpy(&s, &sum, 8);
     return (real)s;
 #endif
 }
@@ -47,11 +55,16 @@ V_INLINE v16 v_load(const real *p) {
 }
 V_INLINE void v_store(real *p, v16 x) { memcpy(p, &x, sizeof x); }
 V_INLINE v16 v_loadn(const real *p, int n) {
+    if (n == 16) return v_load(p);
     v16 x = {{0}};
     for (int i = 0; i < n; i++) x.a[i] = p[i];
     return x;
 }
 V_INLINE void v_storen(real *p, int n, v16 x) {
+    if (n == 16) {
+        v_store(p, x);
+        return;
+    }
     for (int i = 0; i < n; i++) p[i] = x.a[i];
 }
 V_INLINE v16 v_set1(real a) {
@@ -82,7 +95,22 @@ V_BINARY(v_min, a < b ? a : b)
 V_LONG v16 v_fma(v16 x, v16 y, v16 z) {
     v16 r;
     V_COUNT(fma, 16);
+#ifdef V_FMA_IN_DOUBLE /* the steps of r_fma_plain, two lanes at a time */
+    typedef double two __attribute__((vector_size(16)));
+    typedef uint64_t bits __attribute__((vector_size(16)));
+    for (int i = 0; i < 16; i += 2) {
+        two p = (two){x.a[i], x.a[i + 1]} * (two){y.a[i], y.a[i + 1]}, c = {z.a[i], z.a[i + 1]};
+        two s = p + c, t = s - p, e = (p - (s - t)) + (c - t);
+        bits sum = (bits)s, error = (bits)e, twice = error << 1, inexact = (twice | (0 - twice)) >> 63;
+        bits finite = 1 - ((((sum >> 52) & 0x7FF) + 1) >> 11), inward = (sum ^ error) >> 63;
+        sum += (1 - (inward << 1)) & (0 - (inexact & finite & ~sum & 1));
+        s = (two)sum;
+        r.a[i] = (real)s[0];
+        r.a[i + 1] = (real)s[1];
+    }
+#else
     V_EACH r.a[i] = r_fma_plain(x.a[i], y.a[i], z.a[i]);
+#endif
     return r;
 }
 V_INLINE v16 v_sqrt(v16 x) {

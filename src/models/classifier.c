@@ -5,6 +5,7 @@
 #include "layers/block.h"
 #include "layers/embedding_layer.h"
 #include "layers/head.h"
+#include "layers/ngram_layer.h"
 #include "layers/pooling_layer.h"
 #include "models/net.h"
 #include "ops/loss.h"
@@ -18,7 +19,8 @@ struct qkv_classifier {
     qkv_block *blocks;   /* [layers] */
     qkv_norm_op norm;    /* after the blocks; pre-norm only */
     qkv_pooling_layer pooling;
-    qkv_head head;
+    qkv_ngram_layer ngram; /* config.ngrams > 0 */
+    qkv_head head;         /* of the pooled vector and, behind it, the bag of n-grams */
     qkv_net net;         /* blocks, and the final norm */
 };
 
@@ -50,6 +52,9 @@ static const qkv_segment_kind NORM = {"norm", sizeof(qkv_norm_saved), norm_forwa
 
 /* ---- building ---- */
 
+/* Width of what the head sees. */
+static int64_t features_of(const qkv_config *g) { return g->dim + (g->ngrams > 0 ? g->ngram_dim : 0); }
+
 static qkv_status declare(qkv_classifier *c, bool recompute) {
     const qkv_config *g = &c->config;
     qkv_block_shape shape = {.dim = g->dim, .heads = g->heads, .kv_heads = g->kv_heads, .head_dim = g->head_dim, .ffn = g->ffn,
@@ -69,7 +74,8 @@ static qkv_status declare(qkv_classifier *c, bool recompute) {
         QKV_TRY(qkv_net_add(&c->net, &NORM, &c->norm, QKV_KEEP));
     }
     QKV_TRY(qkv_pooling_layer_declare(&c->pooling, &c->reg, g->pooling, g->dim, g->heads));
-    return qkv_head_declare(&c->head, &c->reg, g->dim, g->classes, g->dropout);
+    if (g->ngrams > 0) QKV_TRY(qkv_ngram_layer_declare(&c->ngram, &c->reg, g->ngrams, g->vocab, g->ngram_buckets, g->ngram_dim));
+    return qkv_head_declare(&c->head, &c->reg, features_of(g), g->classes, g->dropout);
 }
 
 qkv_status qkv_classifier_create(qkv_ctx *ctx, const qkv_config *config, bool recompute, qkv_classifier **net) {
@@ -116,16 +122,33 @@ static qkv_status check(const qkv_exec *x, const qkv_classifier *net, const qkv_
     return QKV_OK;
 }
 
+/* rows [N,dim] and the tokens themselves -> features [n_seq, dim + ngram_dim] */
+static qkv_status pool(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat rows, qkv_mat features,
+                       qkv_pooling_saved *saved) {
+    int64_t dim = net->config.dim;
+    QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, rows, qkv_mat_cols(features, 0, dim), saved));
+    if (net->config.ngrams == 0) return QKV_OK;
+    return qkv_ngram_layer_forward(x, &net->ngram, batch, qkv_mat_cols(features, dim, net->config.ngram_dim));
+}
+
+static qkv_status pool_backward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat dfeatures, qkv_mat drows,
+                                const qkv_pooling_saved *saved) {
+    int64_t dim = net->config.dim;
+    QKV_TRY(qkv_pooling_layer_backward(x, &net->pooling, batch, qkv_mat_cols(dfeatures, 0, dim), drows, saved));
+    if (net->config.ngrams == 0) return QKV_OK;
+    return qkv_ngram_layer_backward(x, &net->ngram, batch, qkv_mat_cols(dfeatures, dim, net->config.ngram_dim));
+}
+
 static qkv_status forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) {
-    qkv_mat in, out, pooled;
+    qkv_mat in, out, features;
     qkv_pooling_saved pooling;
     qkv_head_saved head;
     QKV_TRY(qkv_temp(x, rows_of(batch), net->config.dim, &in));
     QKV_TRY(qkv_embedding_layer_forward(x, &net->embedding, batch, in));
     QKV_TRY(qkv_net_forward(x, &net->net, net->net.count, batch, in, &out));
-    QKV_TRY(qkv_temp(x, batch->n_seq, net->config.dim, &pooled));
-    QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, out, pooled, &pooling));
-    return qkv_head_forward(x, &net->head, batch, pooled, logits, &head);
+    QKV_TRY(qkv_temp(x, batch->n_seq, features_of(&net->config), &features));
+    QKV_TRY(pool(x, net, batch, out, features, &pooling));
+    return qkv_head_forward(x, &net->head, batch, features, logits, &head);
 }
 
 /* What every pass does around its work: the arena is as it was afterwards, also after a failure. */
@@ -162,7 +185,7 @@ qkv_status qkv_classifier_forward(qkv_exec *x, const qkv_classifier *net, const 
 static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
                        double loss_scale, real *loss) {
     int64_t rows = rows_of(batch), dim = net->config.dim, classes = net->config.classes;
-    qkv_mat in, out, pooled, logits, dlogits, dpooled, dout, spare, din;
+    qkv_mat in, out, features, logits, dlogits, dfeatures, dout, spare, din;
     qkv_pooling_saved pooling;
     qkv_head_saved head;
     size_t bottom = x->arena.low;
@@ -170,19 +193,19 @@ static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *
     QKV_TRY(qkv_embedding_layer_forward(x, &net->embedding, batch, in));
     QKV_TRY(qkv_net_forward(x, &net->net, net->net.count, batch, in, &out));
     size_t above = x->arena.low;
-    QKV_TRY(qkv_keep(x, batch->n_seq, dim, &pooled));
-    QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, out, pooled, &pooling));
+    QKV_TRY(qkv_keep(x, batch->n_seq, features_of(&net->config), &features));
+    QKV_TRY(pool(x, net, batch, out, features, &pooling));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &logits));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &dlogits));
-    QKV_TRY(qkv_head_forward(x, &net->head, batch, pooled, logits, &head));
+    QKV_TRY(qkv_head_forward(x, &net->head, batch, features, logits, &head));
     QKV_TRY(qkv_cross_entropy(x, logits, target, smoothing, loss_scale, loss, dlogits));
 
     x->pass = QKV_PASS_BACKWARD;
-    QKV_TRY(qkv_temp(x, batch->n_seq, dim, &dpooled));
+    QKV_TRY(qkv_temp(x, batch->n_seq, features_of(&net->config), &dfeatures));
     QKV_TRY(qkv_temp(x, rows, dim, &dout));
     QKV_TRY(qkv_temp(x, rows, dim, &spare));
-    QKV_TRY(qkv_head_backward(x, &net->head, batch, dlogits, dpooled, &head));
-    QKV_TRY(qkv_pooling_layer_backward(x, &net->pooling, batch, dpooled, dout, &pooling));
+    QKV_TRY(qkv_head_backward(x, &net->head, batch, dlogits, dfeatures, &head));
+    QKV_TRY(pool_backward(x, net, batch, dfeatures, dout, &pooling));
     qkv_arena_low_release(&x->arena, above);
     QKV_TRY(qkv_net_backward(x, &net->net, batch, dout, spare, &din));
     QKV_TRY(qkv_embedding_layer_backward(x, &net->embedding, batch, din));

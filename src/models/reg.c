@@ -1,7 +1,8 @@
 /* Initial values, and packing of a whole block.
  *
  * How a network starts:
- *   embedding.weight, position.weight    normal(0, 0.01). Trained at their own, larger rate: with Adam a row moves by about the
+ *   embedding.weight, position.weight,
+ *   ngram.weight                         normal(0, 0.01). Trained at their own, larger rate: with Adam a row moves by about the
  *                                        rate at each use, so a small start lets the data take over within a few uses.
  *   weights                              normal(0, 1/sqrt(fan_in)): a row of unit variance in gives unit variance out.
  *   *.attention.out.weight,              the same times 1/sqrt(2 layers): the residual stream is a sum of 2 layers

@@ -93,6 +93,11 @@ static qkv_status check_scale(qkv_ctx *ctx, const qkv_safetensors *file, const q
         return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: max_length=%lld is more than a file of this size can mean", name,
                         (long long)c->max_length);
     }
+    if (c->ngrams > 0 && product_over(c->vocab + c->ngram_buckets * (c->ngrams > 1), c->ngram_dim, held)) {
+        return qkv_fail(ctx, QKV_BAD_FORMAT,
+                        "%s: the config asks for a table of (vocab + ngram_buckets=%lld) x ngram_dim=%lld, the file holds %lld numbers in all",
+                        name, (long long)c->ngram_buckets, (long long)c->ngram_dim, (long long)held);
+    }
     return QKV_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "layers/block.h"
 #include "layers/embedding_layer.h"
 #include "layers/head.h"
+#include "layers/ngram_layer.h"
 #include "layers/pooling_layer.h"
 
 enum { GRAD_DIM = 8 };
@@ -98,6 +99,25 @@ static void case_embedding_layer(void) {
         grad_ready(&g, GRAD_ROWS, 5);
         g.user = &l;
         grad_check(&g, run_embedding_layer);
+        grad_end(&g);
+    }
+}
+
+static void run_ngram_layer(grad_case *g, bool backward) {
+    qkv_batch batch = grad_batch();
+    GRAD_OK(qkv_ngram_layer_forward(&g->x, g->user, &batch, g->out));
+    if (backward) GRAD_OK(qkv_ngram_layer_backward(&g->x, g->user, &batch, g->dout));
+}
+
+static void case_ngram_layer(void) {
+    for (int orders = 1; orders <= 3; orders++) {
+        grad_case g;
+        grad_start(&g);
+        qkv_ngram_layer l;
+        NET_OK(&g.ctx, qkv_ngram_layer_declare(&l, &g.reg, orders, 7, 5, 4));
+        grad_ready(&g, GRAD_SEQUENCES, 4);
+        g.user = &l;
+        grad_check(&g, run_ngram_layer);
         grad_end(&g);
     }
 }

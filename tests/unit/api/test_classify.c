@@ -63,7 +63,7 @@ static void the_table_is_sound(void **state) {
 static void names_of_the_command_line(void **state) {
     (void)state;
     static const char *const names[] = {
-        "epochs", "steps", "seed", "layers", "dim", "heads", "kv-heads", "ffn", "position", "pooling", "norm",
+        "epochs", "steps", "seed", "layers", "dim", "heads", "kv-heads", "ffn", "ngrams", "ngram-dim", "ngram-buckets", "position", "pooling", "norm",
         "activation", "post-norm", "bias", "causal", "window", "tokenizer", "vocab", "max-length", "lowercase",
         "batch-tokens", "batch-rows", "accumulate", "lr", "embedding-lr", "lazy-embedding", "schedule", "warmup",
         "weight-decay", "beta1", "beta2", "epsilon", "clip", "dropout", "attention-dropout", "embedding-dropout",

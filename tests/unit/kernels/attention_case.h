@@ -57,7 +57,9 @@ static inline void tensor_random(tensor t, uint64_t key, double size) {
             t.p[i * t.ld + c] = (real)(size * 3.4641 * (qkv_uniform(qkv_key3(key, (uint64_t)i, (uint64_t)c)) - 0.5));
 }
 
-static inline real *at(tensor t, int64_t i, int64_t c) { return t.p + i * t.ld + c; }
+static inline real *at(tensor t, int64_t i, int64_t c) {
+    return t.p + i * t.ld + c;
+}
 
 static inline attention_case *case_make(problem in) {
     attention_case *c = calloc(1, sizeof *c);
@@ -80,14 +82,35 @@ static inline attention_case *case_make(problem in) {
     c->row_key = malloc((size_t)(in.n_q + 1) * sizeof *c->row_key);
     for (int64_t i = 0; i < in.n_q; i++) c->row_key[i] = qkv_key2(77, (uint64_t)i);
     c->a = (qkv_attend){
-        .n_q = in.n_q, .n_k = in.n_k, .row0 = 0, .row1 = in.n_q, .dim = in.dim, .value_dim = in.value_dim,
-        .scale = (real)(1 / sqrt((double)in.dim)), .left = in.left, .right = in.right,
-        .q = c->q.p, .k = c->k.p, .v = c->v.p, .q_row = c->q.ld, .k_row = c->k.ld, .v_row = c->v.ld,
-        .o = c->o.p, .o_row = c->o.ld, .lse = c->lse.p,
-        .alibi = (real)in.alibi, .softcap = (real)in.softcap,
+        .n_q = in.n_q,
+        .n_k = in.n_k,
+        .row0 = 0,
+        .row1 = in.n_q,
+        .dim = in.dim,
+        .value_dim = in.value_dim,
+        .scale = (real)(1 / sqrt((double)in.dim)),
+        .left = in.left,
+        .right = in.right,
+        .q = c->q.p,
+        .k = c->k.p,
+        .v = c->v.p,
+        .q_row = c->q.ld,
+        .k_row = c->k.ld,
+        .v_row = c->v.ld,
+        .o = c->o.p,
+        .o_row = c->o.ld,
+        .lse = c->lse.p,
+        .alibi = (real)in.alibi,
+        .softcap = (real)in.softcap,
         .dropout = {(real)in.dropout, 4711, in.dropout > 0 ? c->row_key : NULL},
-        .d_o = c->d_o.p, .do_row = c->d_o.ld,
-        .dq = c->dq.p, .dk = c->dk.p, .dv = c->dv.p, .dq_row = c->dq.ld, .dk_row = c->dk.ld, .dv_row = c->dv.ld,
+        .d_o = c->d_o.p,
+        .do_row = c->d_o.ld,
+        .dq = c->dq.p,
+        .dk = c->dk.p,
+        .dv = c->dv.p,
+        .dq_row = c->dq.ld,
+        .dk_row = c->dk.ld,
+        .dv_row = c->dv.ld,
     };
     return c;
 }
@@ -144,13 +167,15 @@ static inline double *widen(tensor t) {
         for (int64_t c = 0; c < t.cols; c++) d[i * t.cols + c] = *at(t, i, c);
     return d;
 }
-static inline double *zeros(int64_t n) { return calloc((size_t)(n + 1), sizeof(double)); }
+static inline double *zeros(int64_t n) {
+    return calloc((size_t)(n + 1), sizeof(double));
+}
 
 /* The mask of the pointwise dropout with the same keys: attention must draw the same. */
 static inline double *draw_mask(const attention_case *c) {
     int64_t n_q = c->in.n_q, n_k = c->in.n_k;
     double *keep = zeros(n_q * n_k);
-    real *ones = malloc((size_t)(n_q * n_k + 1) * sizeof *ones);
+    real *ones = calloc((size_t)(n_q * n_k + 1), sizeof *ones);
     for (int64_t i = 0; i < n_q * n_k; i++) ones[i] = 1;
     if (c->in.dropout > 0) qkv_kernels_scalar.dropout(n_q, n_k, NULL, 0, ones, n_k, ones, n_k, c->a.dropout);
     for (int64_t i = 0; i < n_q * n_k; i++) keep[i] = ones[i] == 0 ? 0 : 1 / (1 - (double)c->a.dropout.p);
@@ -222,9 +247,18 @@ static inline void reference_backward(const attention_case *c, reference *r) {
 static inline reference *reference_make(const attention_case *c) {
     problem in = c->in;
     reference *r = calloc(1, sizeof *r);
-    *r = (reference){widen(c->q), widen(c->k), widen(c->v), widen(c->d_o), draw_mask(c),
-                     zeros(in.n_q * in.value_dim), zeros(in.n_q), zeros(in.n_q * in.n_k), zeros(in.n_q * in.n_k),
-                     zeros(in.n_q * in.dim), zeros(in.n_k * in.dim), zeros(in.n_k * in.value_dim)};
+    *r = (reference){widen(c->q),
+                     widen(c->k),
+                     widen(c->v),
+                     widen(c->d_o),
+                     draw_mask(c),
+                     zeros(in.n_q * in.value_dim),
+                     zeros(in.n_q),
+                     zeros(in.n_q * in.n_k),
+                     zeros(in.n_q * in.n_k),
+                     zeros(in.n_q * in.dim),
+                     zeros(in.n_k * in.dim),
+                     zeros(in.n_k * in.value_dim)};
     reference_forward(c, r);
     reference_backward(c, r);
     return r;
@@ -239,9 +273,10 @@ static inline void reference_free(reference *r) {
 /* ---- comparison ---- */
 
 static inline void describe(const char *what, const qkv_kernels *t, problem in, int64_t row, int64_t col) {
-    fail_msg("%s on %s: n_q %lld n_k %lld d %lld dv %lld span %lld,%lld alibi %g cap %g dropout %g spread %g, at row %lld column %lld",
-             what, t->name, (long long)in.n_q, (long long)in.n_k, (long long)in.dim, (long long)in.value_dim, (long long)in.left,
-             (long long)in.right, in.alibi, in.softcap, in.dropout, in.spread, (long long)row, (long long)col);
+    fail_msg(
+        "%s on %s: n_q %lld n_k %lld d %lld dv %lld span %lld,%lld alibi %g cap %g dropout %g spread %g, at row %lld column %lld",
+        what, t->name, (long long)in.n_q, (long long)in.n_k, (long long)in.dim, (long long)in.value_dim, (long long)in.left,
+        (long long)in.right, in.alibi, in.softcap, in.dropout, in.spread, (long long)row, (long long)col);
 }
 
 /* NaN only where the reference has NaN, infinities equal, the rest within tolerance of the largest finite value. */

@@ -24,7 +24,8 @@ static void check_tables(problem in) {
     for (int i = 0; i < n; i++) check(tables[i], in);
 }
 
-static const int64_t spans[][2] = {{-1, -1}, {-1, 0}, {0, 0}, {3, 2}, {0, -1}, {16, 0}, {-1, 5}, {7, -1}, {1000, 1000}, {40, 40}, {0, 9}};
+static const int64_t spans[][2] = {{-1, -1}, {-1, 0}, {0, 0},       {3, 2},   {0, -1}, {16, 0},
+                                   {-1, 5},  {7, -1}, {1000, 1000}, {40, 40}, {0, 9}};
 enum { SPANS = sizeof spans / sizeof *spans };
 static const int64_t widths[] = {1, 3, 8, 16, 24, 32, 48, 64, 80, 128};
 enum { WIDTHS = sizeof widths / sizeof *widths };
@@ -36,19 +37,28 @@ static void test_grid(void **state) {
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
         for (int d = 0; d < WIDTHS; d++)
             for (int again = 0; again < 2; again++, turn++)
-                check_tables((problem){.n_q = lengths[n], .n_k = lengths[n], .dim = widths[d],
+                check_tables((problem){.n_q = lengths[n],
+                                       .n_k = lengths[n],
+                                       .dim = widths[d],
                                        .value_dim = again ? widths[(d + turn) % WIDTHS] : widths[d],
-                                       .left = spans[turn % SPANS][0], .right = spans[turn % SPANS][1], .gap = turn % 3});
+                                       .left = spans[turn % SPANS][0],
+                                       .right = spans[turn % SPANS][1],
+                                       .gap = turn % 3});
 }
 
 static void test_spans(void **state) {
     (void)state;
-    static const int64_t lengths[][2] = {{5, 5}, {17, 17}, {70, 70}, {131, 131}, {1, 64}, {5, 130}, {130, 5}, {17, 100}, {100, 17},
-                                         {64, 65}, {0, 5}, {5, 0}, {7, 6}};
+    static const int64_t lengths[][2] = {{5, 5},    {17, 17},  {70, 70}, {131, 131}, {1, 64}, {5, 130}, {130, 5},
+                                         {17, 100}, {100, 17}, {64, 65}, {0, 5},     {5, 0},  {7, 6}};
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
         for (int s = 0; s < SPANS; s++)
-            check_tables((problem){.n_q = lengths[n][0], .n_k = lengths[n][1], .dim = 19, .value_dim = 21,
-                                   .left = spans[s][0], .right = spans[s][1], .gap = 1});
+            check_tables((problem){.n_q = lengths[n][0],
+                                   .n_k = lengths[n][1],
+                                   .dim = 19,
+                                   .value_dim = 21,
+                                   .left = spans[s][0],
+                                   .right = spans[s][1],
+                                   .gap = 1});
     check_tables((problem){.n_q = 9, .n_k = 9, .dim = 4, .value_dim = 4, .left = INT64_MAX, .right = INT64_MAX});
 }
 
@@ -77,7 +87,12 @@ static void test_spread(void **state) {
     static const double spreads[] = {8, 30, 100};
     for (int i = 0; i < 3; i++)
         for (int s = 0; s < 5; s++)
-            check_tables((problem){.n_q = 90, .n_k = 150, .dim = 16, .value_dim = 16, .left = spans[s][0], .right = spans[s][1],
+            check_tables((problem){.n_q = 90,
+                                   .n_k = 150,
+                                   .dim = 16,
+                                   .value_dim = 16,
+                                   .left = spans[s][0],
+                                   .right = spans[s][1],
                                    .spread = spreads[i]});
 }
 
@@ -93,7 +108,8 @@ static void test_huge_scores(void **state) {
                 problem in = {.n_q = 7, .n_k = 70, .dim = 1, .value_dim = 2, .left = -1, .right = -1};
                 attention_case *c = case_make(in);
                 for (int64_t r = 0; r < in.n_q; r++) *at(c->q, r, 0) = (real)(sign * sizes[x]);
-                for (int64_t j = 0; j < in.n_k; j++) *at(c->k, j, 0) = (real)(sign * (j == 3 || j == 66 ? 1 : j == 65 ? 0.5 : 0.25));
+                for (int64_t j = 0; j < in.n_k; j++)
+                    *at(c->k, j, 0) = (real)(sign * (j == 3 || j == 66 ? 1 : j == 65 ? 0.5 : 0.25));
                 run_forward(tables[i], &c->a);
                 for (int64_t r = 0; r < in.n_q; r++)
                     for (int64_t v = 0; v < 2; v++) {
@@ -222,7 +238,8 @@ static void test_weights(void **state) {
 /* The reference's own gradients, by central differences of its own forward pass. */
 static void test_reference(void **state) {
     (void)state;
-    problem in = {.n_q = 6, .n_k = 7, .dim = 3, .value_dim = 4, .left = 3, .right = 1, .alibi = 0.2, .softcap = 0.8, .dropout = 0.3};
+    problem in = {
+        .n_q = 6, .n_k = 7, .dim = 3, .value_dim = 4, .left = 3, .right = 1, .alibi = 0.2, .softcap = 0.8, .dropout = 0.3};
     attention_case *c = case_make(in);
     reference *r = reference_make(c);
     const double *gradients[] = {r->dq, r->dk, r->dv};
@@ -265,11 +282,16 @@ static void test_dropout_rate(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),  cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_spans),      cmocka_unit_test(test_terms),
-        cmocka_unit_test(test_spread),     cmocka_unit_test(test_huge_scores),
-        cmocka_unit_test(test_rows_that_see_nothing), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_add_kv),     cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_huge_scores),
+        cmocka_unit_test(test_rows_that_see_nothing),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_add_kv),
+        cmocka_unit_test(test_weights),
         cmocka_unit_test(test_dropout_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,9 +9,17 @@ static problem problem_of(int turn) {
     static const int64_t widths[][2] = {{1, 3}, {16, 16}, {24, 40}, {32, 32}, {64, 64}, {80, 17}, {128, 128}};
     static const double spreads[] = {1, 1, 20, 200};
     const int64_t *n = lengths[turn % 8], *d = widths[turn % 7], *s = spans[turn % SPANS];
-    return (problem){.n_q = n[0], .n_k = n[1], .dim = d[0], .value_dim = d[1], .left = s[0], .right = s[1],
-                     .alibi = turn % 5 == 1 ? 0.3 : 0, .softcap = turn % 5 == 2 ? 3 : 0, .dropout = turn % 5 == 3 ? 0.2 : 0,
-                     .spread = spreads[turn % 4], .gap = turn % 2};
+    return (problem){.n_q = n[0],
+                     .n_k = n[1],
+                     .dim = d[0],
+                     .value_dim = d[1],
+                     .left = s[0],
+                     .right = s[1],
+                     .alibi = turn % 5 == 1 ? 0.3 : 0,
+                     .softcap = turn % 5 == 2 ? 3 : 0,
+                     .dropout = turn % 5 == 3 ? 0.2 : 0,
+                     .spread = spreads[turn % 4],
+                     .gap = turn % 2};
 }
 
 static void test_tables(void **state) {
@@ -79,8 +87,14 @@ static void test_decode(void **state) {
     for (int t = 0; t < n; t++)
         for (int w = 0; w < 4; w++)
             for (int hard = 0; hard < 2; hard++) {
-                problem in = {.n_q = 150, .n_k = 150, .dim = 20, .value_dim = 12, .left = windows[w], .right = 0,
-                              .alibi = 0.1, .spread = hard ? 150 : 1};
+                problem in = {.n_q = 150,
+                              .n_k = 150,
+                              .dim = 20,
+                              .value_dim = 12,
+                              .left = windows[w],
+                              .right = 0,
+                              .alibi = 0.1,
+                              .spread = hard ? 150 : 1};
                 attention_case *c = case_make(in);
                 run_forward(tables[t], &c->a);
                 tensor o = tensor_make(1, in.value_dim, 0), lse = tensor_make(1, 1, 0);

@@ -32,9 +32,15 @@ static void test_products(void **state) {
         for (int s = 0; s < SPANS; s++, turn++)
             for (int unequal = 0; unequal < 2; unequal++) {
                 const int64_t *d = widths[turn % WIDTHS];
-                problem in = {.n_q = lengths[x], .n_k = unequal ? lengths[(x + 4 + turn) % LENGTHS] : lengths[x],
-                              .dim = d[0], .value_dim = d[1], .left = spans[s][0], .right = spans[s][1],
-                              .alibi = turn % 3 ? 0 : 0.1, .softcap = turn % 4 ? 0 : 2, .dropout = turn % 5 ? 0 : 0.1};
+                problem in = {.n_q = lengths[x],
+                              .n_k = unequal ? lengths[(x + 4 + turn) % LENGTHS] : lengths[x],
+                              .dim = d[0],
+                              .value_dim = d[1],
+                              .left = spans[s][0],
+                              .right = spans[s][1],
+                              .alibi = turn % 3 ? 0 : 0.1,
+                              .softcap = turn % 4 ? 0 : 2,
+                              .dropout = turn % 5 ? 0 : 0.1};
                 attention_case *c = case_make(in);
                 qkv_counted = (qkv_counts){0};
                 run_forward(t, &c->a);
@@ -45,7 +51,8 @@ static void test_products(void **state) {
                 qkv_cost f = qkv_cost_attend_forward(in.n_q, in.n_k, in.left, in.right, in.dim, in.value_dim);
                 qkv_cost b = qkv_cost_attend_backward(in.n_q, in.n_k, in.left, in.right, in.dim, in.value_dim);
                 if (f.executed != forward || b.executed != backward) {
-                    print_message("forward %.0f, counted %.0f; backward %.0f, counted %.0f\n", f.executed, forward, b.executed, backward);
+                    print_message("forward %.0f, counted %.0f; backward %.0f, counted %.0f\n", f.executed, forward, b.executed,
+                                  backward);
                     describe("formula", t, in, 0, 0);
                 }
                 case_free(c);

@@ -49,7 +49,7 @@ static void one(int64_t rows, int64_t in_cols, int64_t out_cols, bool bias) {
     qkv_linear l = {.bias = -1};
     OPS_OK(qkv_reg_add(&bench->reg, "", "w", out_cols, in_cols, (qkv_param_kind){.matrix = true}, &l.weight));
     if (bias) OPS_OK(qkv_reg_add(&bench->reg, "", "b", 1, out_cols, (qkv_param_kind){0}, &l.bias));
-    ops_ready(bench, 8 << 20);
+    ops_ready(bench, (int64_t)sizeof(real) << 21);
     qkv_mat in = ops_mat(rows, in_cols, in_cols + 3, 10), out = ops_mat(rows, out_cols, out_cols + 5, 11);
     qkv_mat dout = ops_mat(rows, out_cols, out_cols + 2, 12), din = ops_mat(rows, in_cols, in_cols + 1, 13);
     OPS_OK(qkv_linear_forward(&bench->x, l, in, out));
