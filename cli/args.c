@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdarg.h>
+#include <unistd.h>
 
 const char *cli_verb_title(const cli_verb *verb, char *text, size_t size) {
     snprintf(text, size, "%s%s%s", verb->name, verb->task ? " " : "", verb->task ? verb->task : "");
@@ -122,11 +123,32 @@ static int needs_value(const reader *r, const char *name, const char *value) {
     return cli_wrong_use(r->verb, "--%s needs a value: --%s %s", name, name, value);
 }
 
+/* A bare yes/no option means yes. The word after it is its value if it can be one, and else must be something else. */
+static int bool_value(reader *r, const qkv_option *option, const char **value) {
+    static const char *const known[] = {"yes", "no", "true", "false", "on", "off", "1", "0"};
+    *value = "yes";
+    if (r->next >= r->argc) return CLI_GO_ON;
+    const char *word = r->argv[r->next];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(word, known[i])) continue;
+        *value = known[i];
+        r->next++;
+        return CLI_GO_ON;
+    }
+    if (word[0] == '-' || !access(word, F_OK)) return CLI_GO_ON;
+    return cli_wrong_use(r->verb, "--%s=%s: expected yes or no (and there is no file '%s')", option->name, word, word);
+}
+
+static void mark_given(reader *r, const cli_option *option) {
+    r->args->given |= (uint64_t)1 << (option - r->verb->options);
+}
+
 static int long_option(reader *r, const char *text) {
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
     const char *value = equals ? equals + 1 : NULL;
     const cli_option *own = own_option(r->verb, text, length);
+    if (own) mark_given(r, own);
     if (own && own->kind == CLI_FLAG) {
         if (value) return cli_wrong_use(r->verb, "--%s takes no value", own->name);
         return set_own(r, own, NULL);
@@ -144,9 +166,8 @@ static int long_option(reader *r, const char *text) {
     }
     if (!option) return unknown_option(r->verb, text, length);
     if (!value && option->type == QKV_OPTION_BOOL) {
-        /* bare --causal means yes and eats no word that is not its value */
-        const char *word = r->next < r->argc ? r->argv[r->next] : "";
-        value = !strcmp(word, "yes") || !strcmp(word, "no") ? r->argv[r->next++] : "yes";
+        int code = bool_value(r, option, &value);
+        if (code != CLI_GO_ON) return code;
     }
     if (!value) value = following_value(r);
     if (!value) return needs_value(r, option->name, cli_type_name(option->type, option->choices));
@@ -158,6 +179,7 @@ static int short_option(reader *r, const char *text) {
     for (size_t i = 0; i < r->verb->count; i++) {
         const cli_option *option = &r->verb->options[i];
         if (!option->letter || option->letter != text[0]) continue;
+        mark_given(r, option);
         if (option->kind == CLI_FLAG) {
             if (text[1]) break;
             return set_own(r, option, NULL);

@@ -1,6 +1,8 @@
 /* qkv attend: a worked example, a calculator, and the weights of a trained model. */
 #include "attend.h"
 
+enum { MOST_WINDOW = 1 << 24 }; /* as in a model */
+
 static const cli_option options[] = {
     {"example", 0, CLI_FLAG, offsetof(attend_values, example), NULL, NULL, 0, 0, "a worked example, step by step"},
     {"q", 0, CLI_TEXT, offsetof(attend_values, q), "FILE", NULL, 0, 0,
@@ -26,6 +28,22 @@ static const cli_option options[] = {
     {"threads", 0, CLI_INT, offsetof(attend_values, threads), "N", "0", 0, 1024, "threads; 0: every core allowed"},
 };
 
+/* Which options go with which of the three kinds; the others would be ignored. */
+static int check_given(const cli_verb *verb, const cli_args *args, int example, int files) {
+    static const char *const kinds[] = {"--example", "--q, --k and --v", "MODEL"};
+    static const char *const fit[] = {" example json threads ",
+                                      " q k v heads kv-heads causal window scale weights lse json threads ",
+                                      " layer head json threads "};
+    int kind = example ? 0 : files ? 1 : 2;
+    for (size_t i = 0; i < verb->count; i++) {
+        char word[32];
+        snprintf(word, sizeof word, " %s ", verb->options[i].name);
+        if (!(args->given >> i & 1) || strstr(fit[kind], word)) continue;
+        return cli_wrong_use(verb, "--%s does not go with %s", verb->options[i].name, kinds[kind]);
+    }
+    return CLI_GO_ON;
+}
+
 static int attend(const cli_verb *verb, const attend_values *values, const cli_args *args) {
     int files = values->q || values->k || values->v;
     if (values->example + files + (args->count > 0) != 1)
@@ -34,7 +52,12 @@ static int attend(const cli_verb *verb, const attend_values *values, const cli_a
         return cli_wrong_use(verb, "--%s FILE is missing: --q, --k and --v are needed", !values->q ? "q" : !values->k ? "k" : "v");
     if (args->count == 1) return cli_wrong_use(verb, "which text? qkv attend %s \"some words\"", args->words[0]);
     qkv_ctx *ctx = NULL;
-    int code = cli_open(verb, values->threads, 0, NULL, &ctx);
+    int code = check_given(verb, args, values->example, files);
+    if (code != CLI_GO_ON) return code;
+    if (values->window.left > MOST_WINDOW || values->window.right > MOST_WINDOW)
+        return cli_wrong_use(verb, "--window=%lld,%lld: the most is %d, -1 is no limit", (long long)values->window.left,
+                             (long long)values->window.right, MOST_WINDOW);
+    code = cli_open(verb, values->threads, 0, NULL, &ctx);
     if (code != CLI_GO_ON) return code;
     if (values->example) {
         code = attend_example(ctx, values);

@@ -33,15 +33,15 @@ static int check_shapes(const cli_verb *verb, work *w, int64_t heads, int64_t kv
     long long qr = q->rows, qc = q->cols, kr = k->rows, kc = k->cols, vr = v->rows, vc = v->cols;
     if (qc == 0) return cli_wrong_use(verb, "q has no columns");
     if (qc % heads)
-        return cli_wrong_use(verb, "q is %lld x %lld; %lld heads do not divide the width %lld", qr, qc, (long long)heads, qc);
+        return cli_wrong_use(verb, "q is %lld x %lld; its width does not split into %s", qr, qc, cli_of(heads, "head").s);
     if (kc != qc / heads * kv_heads) {
         if (group == 1) return cli_wrong_use(verb, "q is %lld x %lld but k has width %lld", qr, qc, kc);
-        return cli_wrong_use(verb, "q is %lld x %lld in %lld heads, so k in %lld heads has width %lld, not %lld", qr, qc,
-                             (long long)heads, (long long)kv_heads, qc / heads * kv_heads, kc);
+        return cli_wrong_use(verb, "q is %lld x %lld in %s, so k in %s has width %lld, not %lld", qr, qc, cli_of(heads, "head").s,
+                             cli_of(kv_heads, "head").s, qc / heads * kv_heads, kc);
     }
-    if (kr != vr) return cli_wrong_use(verb, "k has %lld rows but v has %lld", kr, vr);
+    if (kr != vr) return cli_wrong_use(verb, "k has %s but v has %s", cli_of(kr, "row").s, cli_count(vr).s);
     if (vc == 0 || vc % kv_heads)
-        return cli_wrong_use(verb, "v is %lld x %lld; %lld heads do not divide the width %lld", vr, vc, (long long)kv_heads, vc);
+        return cli_wrong_use(verb, "v is %lld x %lld; its width does not split into %s", vr, vc, cli_of(kv_heads, "head").s);
     return CLI_GO_ON;
 }
 

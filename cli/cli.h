@@ -67,6 +67,7 @@ typedef struct cli_args {
     int count;
     cli_setting *settings; /* options of the verb's library table, in order */
     int setting_count;
+    uint64_t given; /* bit i: options[i] of the verb stands on the line */
 } cli_args;
 
 /* Reads the command line after the verb into `values` (verb->struct_size bytes, filled with the defaults first) and
@@ -118,8 +119,17 @@ void *cli_grow(void *pointer, size_t bytes);
 
 /* ---- signals.c ---- */
 
+/* What a training does, for what a signal says. */
+typedef enum cli_phase {
+    CLI_READS, /* data: nothing is trained yet, and a signal interrupts the wait for it */
+    CLI_STEPS,
+    CLI_SAVES,
+    CLI_SAVED
+} cli_phase;
+
 void cli_signals_stoppable(void); /* from now on the first SIGINT, SIGTERM, SIGHUP only asks; the second ends at once */
-int cli_signals_got(void);        /* the signal that asked, 0 if none did */
+void cli_signals_phase(cli_phase phase);
+int cli_signals_got(void); /* the signal that asked, 0 if none did */
 
 /* ---- numbers and text for people and for programs (format.c, json.c) ---- */
 
@@ -132,16 +142,20 @@ cli_text cli_bytes(double bytes);            /* 12.3 MB */
 cli_text cli_si(double n, const char *unit); /* 12.3 GFLOP */
 cli_text cli_duration(double seconds);       /* 4.2 s, 3:07 min, 1:02:03 h */
 cli_text cli_percent(double share);          /* 79.61 %, or - for what is not a number */
-cli_text cli_loss(double loss);              /* 1.2345 */
+cli_text cli_loss(double loss);              /* 1.2345, or - for what is not a number */
+cli_text cli_of(int64_t n, const char *one); /* 1 row, 2 rows, 3 classes: cli_count and the plural */
 cli_text cli_float(float x);                 /* the shortest decimal that reads back to the same float */
 
-/* `text` for a table: control characters and bad UTF-8 made visible. Returns its width in terminal columns; cut at
- * `most` columns (0: never). */
+/* `text` for a table, escaped as in JSON (below) and with what the terminal would not show as \xHH too. Returns its width
+ * in terminal columns; cut at `most` columns (0: never). */
 int cli_printable(const char *text, int64_t length, int most, char *out, size_t size);
-void cli_print_padded(FILE *to, const char *text, int width); /* left-aligned; text as from cli_printable */
+int cli_escape(const char *text, int64_t left, char piece[24], int *used); /* the next code point or byte, escaped */
+void cli_print_padded(FILE *to, const char *text, int width);              /* left-aligned; text as from cli_printable */
 int cli_is_terminal(FILE *stream);
 
-json_t *cli_json_text(const char *text, int64_t length);   /* any bytes; what is not UTF-8 appears as \xNN */
+/* Any bytes, different texts always differently: a backslash is doubled, NUL and what is not UTF-8 appear as \xHH. It is
+ * the escape of the model file and of qkv_model_describe. */
+json_t *cli_json_text(const char *text, int64_t length);
 json_t *cli_json_real(double x);                           /* null where JSON has no number */
 json_t *cli_json_float(float x);                           /* reads back to the same float */
 void cli_json_line(FILE *to, json_t *value, size_t flags); /* writes a line, drops the reference */

@@ -18,6 +18,14 @@ cli_text cli_count(int64_t n) {
     return t;
 }
 
+cli_text cli_of(int64_t n, const char *one) {
+    cli_text t;
+    size_t length = strlen(one);
+    const char *plural = n == 1 || n == -1 ? "" : length && one[length - 1] == 's' ? "es" : "s";
+    snprintf(t.s, sizeof t.s, "%.26s %.8s%s", cli_count(n).s, one, plural);
+    return t;
+}
+
 static cli_text scaled(double n, double step, const char *const *prefix, int prefixes, const char *unit) {
     cli_text t;
     int i = 0;
@@ -73,6 +81,10 @@ cli_text cli_percent(double share) {
 
 cli_text cli_loss(double loss) {
     cli_text t;
+    if (isnan(loss)) {
+        snprintf(t.s, sizeof t.s, "-");
+        return t;
+    }
     snprintf(t.s, sizeof t.s, fabs(loss) < 1000 ? "%.4f" : "%.3e", loss);
     return t;
 }
@@ -126,19 +138,30 @@ static int hidden(int32_t c) {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c < 0x202f) || (c >= 0x2066 && c < 0x206a);
 }
 
-/* One code point (or bad byte) of text as it is shown, its width in *wide; the bytes it takes in *used. */
-static int visible(const char *text, int64_t left, char piece[16], int *wide, int *used) {
+static int as_bytes(const char *text, int count, char piece[24]) {
+    int n = 0;
+    for (int i = 0; i < count; i++) n += snprintf(piece + n, 24 - (size_t)n, "\\x%02X", (unsigned char)text[i]);
+    return n;
+}
+
+int cli_escape(const char *text, int64_t left, char piece[24], int *used) {
     int32_t c = code_point((const unsigned char *)text, left, used);
-    if (c == '\n' || c == '\t' || c == '\r') return *wide = snprintf(piece, 16, "\\%c", c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
-    if (c < 0x80 && (c < 0 || hidden(c))) return *wide = snprintf(piece, 16, "\\x%02x", (unsigned char)text[0]);
-    if (hidden(c)) return *wide = snprintf(piece, 16, "\\u%04x", (unsigned)c);
-    memcpy(piece, text, (size_t)*used);
-    *wide = columns(c);
-    return *used;
+    if (c <= 0) return as_bytes(text, 1, piece);
+    memcpy(piece, c == '\\' ? "\\\\" : text, c == '\\' ? 2 : (size_t)*used);
+    return c == '\\' ? 2 : *used;
+}
+
+/* One code point (or bad byte) of text as it is shown, its width in *wide; the bytes it takes in *used. */
+static int visible(const char *text, int64_t left, char piece[24], int *wide, int *used) {
+    int32_t c = code_point((const unsigned char *)text, left, used);
+    if (c >= 0 && hidden(c)) return *wide = as_bytes(text, *used, piece);
+    int bytes = cli_escape(text, left, piece, used);
+    *wide = c > 0 && c != '\\' ? columns(c) : bytes;
+    return bytes;
 }
 
 int cli_printable(const char *text, int64_t length, int most, char *out, size_t size) {
-    char piece[16];
+    char piece[24];
     int wide, used, width = 0;
     int64_t i = 0;
     if (most) { /* does it fit as it is? */

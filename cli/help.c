@@ -238,6 +238,30 @@ static const cli_option help_options[] = {
     {"man", 0, CLI_FLAG, offsetof(help_values, man), NULL, NULL, 0, 0, "print the manual page (roff): qkv help --man | man -l -"},
 };
 
+/* `task` may be NULL: all of the verb. */
+static int help_for(const char *name, const char *task) {
+    cli_nearest best = {0};
+    const cli_verb *of_name = NULL;
+    char tasks[256] = "";
+    int found = 0;
+    for (int i = 0; cli_verbs[i]; i++) {
+        const cli_verb *v = cli_verbs[i];
+        cli_nearest_try(&best, name, v->name);
+        if (strcmp(v->name, name)) continue;
+        of_name = v;
+        size_t used = strlen(tasks);
+        if (v->task) snprintf(tasks + used, sizeof tasks - used, " %s", v->task);
+        if (task && (!v->task || strcmp(v->task, task))) continue;
+        cli_help_verb(stdout, v);
+        found = 1;
+    }
+    if (found) return CLI_DONE;
+    if (of_name && tasks[0]) return cli_wrong_use(NULL, "%s has no task '%s'; it has:%s", name, task, tasks);
+    if (of_name) return cli_wrong_use(NULL, "%s has no tasks; 'qkv help %s' is all", name, name);
+    if (best.name) return cli_wrong_use(NULL, "there is no verb '%s'; did you mean '%s'?", name, best.name);
+    return cli_wrong_use(NULL, "there is no verb '%s'", name);
+}
+
 static int run_help(const cli_verb *verb, int argc, char **argv) {
     help_values values;
     cli_args args;
@@ -249,22 +273,7 @@ static int run_help(const cli_verb *verb, int argc, char **argv) {
     } else if (args.count == 0) {
         cli_help_overview(stdout);
     } else {
-        int found = 0;
-        cli_nearest best = {0};
-        for (int i = 0; cli_verbs[i]; i++) {
-            const cli_verb *v = cli_verbs[i];
-            cli_nearest_try(&best, args.words[0], v->name);
-            if (strcmp(v->name, args.words[0])) continue;
-            if (args.count == 2 && (!v->task || strcmp(v->task, args.words[1]))) continue;
-            cli_help_verb(stdout, v);
-            found = 1;
-        }
-        if (!found && best.name && best.distance) {
-            code = cli_wrong_use(NULL, "there is no verb '%s'; did you mean '%s'?", args.words[0], best.name);
-        } else if (!found) {
-            code = cli_wrong_use(NULL, "there is no verb '%s%s%s'", args.words[0], args.count == 2 ? " " : "",
-                                 args.count == 2 ? args.words[1] : "");
-        }
+        code = help_for(args.words[0], args.count == 2 ? args.words[1] : NULL);
     }
     cli_args_free(&args);
     return code;

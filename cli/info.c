@@ -52,7 +52,7 @@ static int machine(qkv_ctx *ctx, const info_values *values) {
     qkv_machine m;
     qkv_status status = qkv_machine_measure(ctx, 1, 1, &m);
     if (status == QKV_NO_MEMORY) {
-        cli_say("%s; memory is not measured", qkv_message(ctx));
+        cli_say("warning: %s; memory is not measured", qkv_message(ctx));
         status = qkv_machine_measure(ctx, 0.5, 0, &m);
     }
     if (status != QKV_OK) return cli_fail(ctx, status);
@@ -105,14 +105,15 @@ static void print_members(const json_t *object, int indent) {
     }
 }
 
-static void print_labels(const json_t *labels) {
+static void print_labels(const qkv_model *model) {
     enum { WIDTH = 80, INDENT = 22 };
-    int column = printf("%-22s%s:", "labels", cli_count((int64_t)json_array_size(labels)).s);
+    int64_t labels = qkv_model_labels(model);
+    int column = printf("%-22s%s:", "labels", cli_count(labels).s);
     char text[256];
-    for (size_t i = 0; i < json_array_size(labels); i++) {
-        const json_t *label = json_array_get(labels, i);
-        int width = cli_printable(json_string_value(label), (int64_t)json_string_length(label), 40, text, sizeof text);
-        int comma = i + 1 < json_array_size(labels);
+    for (int64_t i = 0; i < labels; i++) {
+        const char *label = qkv_model_label(model, i);
+        int width = cli_printable(label, (int64_t)strlen(label), 40, text, sizeof text);
+        int comma = i + 1 < labels;
         if (column + 1 + width + comma > WIDTH) {
             printf("\n%*s", INDENT - 1, "");
             column = INDENT - 1;
@@ -153,7 +154,7 @@ static void print_flops(const json_t *flops) {
     }
 }
 
-static void model_text(const json_t *m) {
+static void model_text(const qkv_model *model, const json_t *m) {
     static const char *const known[] = {"task",       "version",         "labels", "tokenizer",       "config",
                                         "parameters", "parameter_count", "bytes",  "flops_per_token", "record"};
     printf("%-22s", "task");
@@ -161,7 +162,7 @@ static void model_text(const json_t *m) {
     printf("\n%-22s", "file version");
     print_value(json_object_get(m, "version"));
     putchar('\n');
-    print_labels(json_object_get(m, "labels"));
+    print_labels(model);
     printf("%-22s%s\n", "parameters", cli_count(json_integer_value(json_object_get(m, "parameter_count"))).s);
     printf("%-22s%s (weights, and copies laid out for the kernels)\n", "in memory",
            cli_bytes(json_number_value(json_object_get(m, "bytes"))).s);
@@ -198,7 +199,7 @@ static int model(qkv_ctx *ctx, const info_values *values, const char *path) {
         json_error_t error;
         json_t *json = json_loads(text, 0, &error);
         if (json) {
-            model_text(json);
+            model_text(m, json);
         } else {
             cli_say("%s: the description cannot be read: %s", path, error.text);
             code = CLI_FAILED;

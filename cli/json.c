@@ -4,18 +4,14 @@
 #include <math.h>
 
 json_t *cli_json_text(const char *text, int64_t length) {
-    json_t *plain = json_stringn(text, (size_t)length);
-    if (plain) return plain;
-    /* Not UTF-8: each byte beyond ASCII by its number. Not a replacement mark: different labels must stay different. */
-    char *out = cli_alloc(4 * (size_t)length + 1);
+    char *out = cli_alloc(4 * (size_t)length + 24);
     size_t n = 0;
-    for (int64_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c < 0x80) {
-            out[n++] = (char)c;
-        } else {
-            n += (size_t)sprintf(out + n, "\\x%02x", c);
-        }
+    int used;
+    for (int64_t i = 0; i < length; i += used) {
+        char piece[24];
+        size_t bytes = (size_t)cli_escape(text + i, length - i, piece, &used);
+        memcpy(out + n, piece, bytes);
+        n += bytes;
     }
     json_t *escaped = json_stringn(out, n);
     free(out);

@@ -6,12 +6,12 @@
 
 const cli_verb *const cli_verbs[] = {&cli_train_classify, &cli_test, &cli_predict, &cli_info, &cli_attend, &cli_help, NULL};
 
-/* A closed standard stream would give its number to the next file that is opened. Standard output becomes one that
- * cannot be written, so that results that nobody gets are an error. */
+/* A closed standard stream would give its number to the next file that is opened. Standard input becomes one that cannot be
+ * read and standard output one that cannot be written, so that no data and results that nobody gets are errors. */
 static void hold_standard_streams(void) {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) >= 0) continue;
-        int opened = open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY);
+        int opened = open("/dev/null", fd == 1 ? O_RDONLY : O_WRONLY);
         if (opened >= 0 && opened != fd) close(opened);
     }
 }

@@ -139,14 +139,15 @@ static const char same_text[] =
 
 static const char signal_text[] =
     "While training, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the step end and saves the best weights so far; a second "
-    "one, half a second later or more, ends at once without damage to any file.";
+    "one, half a second later or more, ends at once without damage to any file. While the data is still waited for, read or cut "
+    "into tokens there is nothing to save: the first one ends the program, and no model is written.";
 
 static void exit_status(FILE *to) {
     static const char *const codes[][2] = {
         {"0", "the work is done"},
         {"1", "the work failed: a file, its content, memory, a training that diverged"},
         {"2", "wrong use: an unknown option, a value out of range, options that contradict each other"},
-        {"130, 143, 129", "ended by SIGINT, SIGTERM or SIGHUP (training: after saving)"},
+        {"130, 143, 129", "ended by SIGINT, SIGTERM or SIGHUP (training: after saving, if anything was trained)"},
         {"141", "who read the output has closed it"},
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) fprintf(to, ".TP\n.B %s\n%s\n", codes[i][0], codes[i][1]);

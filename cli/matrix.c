@@ -6,7 +6,17 @@
 #include <sys/stat.h>
 
 static int is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == ',';
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* To the next number, over spaces and at most one comma: more of them, or one with no number before or after it, leave a
+ * cell empty. NULL if one is, else where the number stands or the line ends. */
+static const char *next_cell(const char *at, int first) {
+    int commas = 0;
+    for (; is_space(*at) || *at == ','; at++) {
+        if (*at == ',' && (first || commas++)) return NULL;
+    }
+    return commas && (!*at || *at == '#') ? NULL : at;
 }
 
 /* Reads the numbers of one line to the end of the matrix. */
@@ -15,13 +25,17 @@ static int read_row(const char *path, int64_t line_number, const char *line, cli
     int64_t count = 0, have = m->rows * m->cols;
     const char *at = line;
     for (;;) {
-        while (is_space(*at)) at++;
+        at = next_cell(at, count == 0);
+        if (!at) {
+            snprintf(message, size, "%s:%lld: column %lld is empty", path, (long long)line_number, (long long)count + 1);
+            return -1;
+        }
         if (!*at || *at == '#') break;
         char *end;
         errno = 0;
         float x = strtof(at, &end);
         int length = (int)strcspn(at, " \t\r,");
-        if (end == at || (*end && !is_space(*end) && *end != '#')) {
+        if (end == at || (*end && !is_space(*end) && *end != ',' && *end != '#')) {
             snprintf(message, size, "%s:%lld: '%.*s' is not a number", path, (long long)line_number, length > 40 ? 40 : length, at);
             return -1;
         }
@@ -39,8 +53,8 @@ static int read_row(const char *path, int64_t line_number, const char *line, cli
     }
     if (count == 0) return 0; /* an empty line or a comment */
     if (m->rows && count != m->cols) {
-        snprintf(message, size, "%s:%lld: %lld numbers, the rows above have %lld", path, (long long)line_number, (long long)count,
-                 (long long)m->cols);
+        snprintf(message, size, "%s:%lld: %s, the rows above have %s", path, (long long)line_number, cli_of(count, "number").s,
+                 cli_count(m->cols).s);
         return -1;
     }
     m->cols = count;

@@ -68,8 +68,8 @@ static int read_header(FILE *file, const char *path, char *header, char *message
     uint64_t length = start[8] | (uint64_t)start[9] << 8;
     if (bytes == 4) length |= (uint64_t)start[10] << 16 | (uint64_t)start[11] << 24;
     if (length >= MOST_HEADER)
-        return bad(message, size, "%s: a .npy header of %llu bytes, the limit is %d", path, (unsigned long long)length,
-                   MOST_HEADER);
+        return bad(message, size, "%s: a .npy header of %s, the limit is %s", path, cli_of((int64_t)length, "byte").s,
+                   cli_count(MOST_HEADER).s);
     if (fread(header, 1, length, file) != length) return bad(message, size, "%s: ends inside the .npy header", path);
     header[length] = 0;
     return 0;
@@ -124,11 +124,11 @@ static int read_body(FILE *file, const char *path, const char *header, cli_matri
         return bad(message, size, "%s: its shape is not that of a matrix: rows and columns are needed", path);
     int64_t left = bytes_left(file), most = left < 0 ? 0 : left / bytes;
     if (m->cols && m->rows > most / m->cols)
-        return bad(message, size, "%s: %lld x %lld numbers of %d bytes are announced, %lld bytes follow", path, (long long)m->rows,
-                   (long long)m->cols, bytes, (long long)left);
+        return bad(message, size, "%s: %lld x %lld numbers of %d bytes are announced, %s follow", path, (long long)m->rows,
+                   (long long)m->cols, bytes, cli_of(left, "byte").s);
     if (left != m->rows * m->cols * bytes)
-        return bad(message, size, "%s: %lld bytes follow the header, %lld x %lld numbers need %lld", path, (long long)left,
-                   (long long)m->rows, (long long)m->cols, (long long)(m->rows * m->cols * bytes));
+        return bad(message, size, "%s: %s follow the header, %lld x %lld numbers need %s", path, cli_of(left, "byte").s,
+                   (long long)m->rows, (long long)m->cols, cli_count(m->rows * m->cols * bytes).s);
     return read_numbers(file, path, bytes, m, message, size);
 }
 

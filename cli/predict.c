@@ -178,9 +178,8 @@ static int predict(const cli_verb *verb, const predict_values *values, const cha
         batch_open(&b, model, values);
         status = predict_lines(&b, lines);
         if (b.short_lines)
-            cli_say("%s of %s lines have no column %lld, the first is line %s; they were read as texts without words",
-                    cli_count(b.short_lines).s, cli_count(qkv_lines_number(lines)).s, (long long)values->column,
-                    cli_count(b.first_short).s);
+            cli_say("warning: no column %lld in %s of %s, first in line %s; read as text without words", (long long)values->column,
+                    cli_count(b.short_lines).s, cli_of(qkv_lines_number(lines), "line").s, cli_count(b.first_short).s);
         output_error = b.output_error;
         batch_close(&b);
     }

@@ -9,12 +9,22 @@
 #include "progress.h"
 
 void cli_say(const char *format, ...) {
+    char text[8192];
     va_list args;
     va_start(args, format);
-    fputs("qkv: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    fputs("qkv: ", stderr);
+    /* A message may quote data, and data must not steer the terminal. */
+    for (const char *c = text; *c; c++) {
+        unsigned char byte = (unsigned char)*c;
+        if (byte < 0x20 || byte == 0x7f) {
+            fprintf(stderr, "\\x%02X", byte);
+        } else {
+            fputc(byte, stderr);
+        }
+    }
+    fputc('\n', stderr);
 }
 
 void *cli_alloc(size_t bytes) {
@@ -24,7 +34,7 @@ void *cli_alloc(size_t bytes) {
 void *cli_grow(void *pointer, size_t bytes) {
     void *p = realloc(pointer, bytes ? bytes : 1);
     if (!p) {
-        cli_say("out of memory (%zu bytes asked for)", bytes);
+        cli_say("out of memory (%s asked for)", cli_of((int64_t)bytes, "byte").s);
         exit(CLI_FAILED);
     }
     return p;
@@ -37,16 +47,22 @@ static int stop_asked(void *user) {
 
 static void log_line(void *user, const char *line) {
     if (user) cli_progress_clear(user);
-    cli_say("%s", line);
+    cli_say("warning: %s", line);
 }
 
 int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress *progress, qkv_ctx **ctx) {
     char message[512] = "";
     qkv_ctx_options options = {.struct_size = sizeof options, .threads = (int)threads, .log = log_line, .log_user = progress};
     if (stoppable) options.stop = stop_asked;
+    /* Without this a limit on the size of files kills instead of failing the write. */
+    signal(SIGXFSZ, SIG_IGN);
     qkv_status status = qkv_ctx_create(&options, ctx, message, sizeof message);
     if (status == QKV_OK) return CLI_GO_ON;
-    if (status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG) return cli_wrong_use(verb, "%s", message);
+    if (status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG) {
+        const char *isa = getenv("QKV_ISA"); /* the program itself never names one */
+        if (isa && isa[0] && !strncmp(message, "isa=", 4)) return cli_wrong_use(verb, "QKV_ISA%s", message + 3);
+        return cli_wrong_use(verb, "%s", message);
+    }
     cli_say("%s", message);
     return CLI_FAILED;
 }

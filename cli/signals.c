@@ -9,6 +9,7 @@
 
 /* Bits 0-5: the signal. Bits 6-30: when it came, in hundredths of a second. */
 static volatile sig_atomic_t signal_got;
+static volatile sig_atomic_t phase;
 
 enum { TIME_MASK = 0x1ffffff, SAME_PRESS = 50 /* hundredths */ };
 
@@ -18,32 +19,65 @@ static int now(void) {
     return (int)((t.tv_sec * 100 + t.tv_nsec / 10000000) & TIME_MASK);
 }
 
+static void say(const char *text) {
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
+/* A signal that comes just before a read() does not interrupt it: as long as the program may wait for data, this comes
+ * again every second. */
+static void on_alarm(int number) {
+    (void)number;
+    if (phase == CLI_READS) alarm(1);
+}
+
+static void first(int number, int time) {
+    signal_got = time << 6 | number;
+    if (phase == CLI_READS) {
+        say("\nqkv: stopping; nothing was trained yet\n");
+        alarm(1);
+    } else if (phase == CLI_STEPS) {
+        say("\nqkv: stopping after this step; once more to stop at once\n");
+    }
+}
+
 /* timeout(1) and wrappers signal the process and then its group: two signals that are one request. */
 static void on_signal(int number) {
-    static const char text[] = "\nqkv: stopping after this step; once more to stop at once\n";
     int saved = errno, time = now();
-    if (signal_got) {
-        if (((time - (signal_got >> 6)) & TIME_MASK) >= SAME_PRESS) _exit(CLI_SIGNAL + number);
-    } else {
-        signal_got = time << 6 | number;
-        ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-        (void)ignored;
+    if (!signal_got) {
+        first(number, time);
+    } else if (((time - (signal_got >> 6)) & TIME_MASK) >= SAME_PRESS) {
+        if (phase <= CLI_STEPS) say("\nqkv: stopped at once; no model was written\n");
+        if (phase == CLI_SAVES) say("\nqkv: stopped at once, while the model was being written\n");
+        _exit(CLI_SIGNAL + number);
     }
     errno = saved;
 }
 
-void cli_signals_stoppable(void) {
+static void install(int flags) {
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = flags;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     /* nohup must keep working */
     if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = on_alarm;
+    sigaction(SIGALRM, &action, NULL);
+}
+
+void cli_signals_stoppable(void) {
+    install(0); /* without SA_RESTART: a read() that waits for data must end */
     /* A reader of the progress that goes away must not cost the training. */
     signal(SIGPIPE, SIG_IGN);
+}
+
+void cli_signals_phase(cli_phase now_in) {
+    /* Everything is read, and the library asks often: a write to the log or the terminal need not be cut short. */
+    if (phase == CLI_READS && now_in != CLI_READS) install(SA_RESTART);
+    phase = now_in;
 }
 
 int cli_signals_got(void) {

@@ -46,7 +46,9 @@ static void print_lengths(const qkv_classify_report *r) {
         const qkv_length_score *l = &r->by_length[i];
         char range[100];
         if (!l->rows) continue;
-        if (l->to < 0) {
+        if (l->to == l->from) {
+            snprintf(range, sizeof range, "%s", cli_count(l->from).s);
+        } else if (l->to < 0) {
             snprintf(range, sizeof range, "%s and more", cli_count(l->from).s);
         } else {
             snprintf(range, sizeof range, "%s to %s", cli_count(l->from).s, cli_count(l->to).s);
@@ -57,22 +59,22 @@ static void print_lengths(const qkv_classify_report *r) {
 
 static void print_report(const qkv_model *model, const qkv_classify_report *r) {
     char text[256];
-    printf("%s rows, %s classes, %s", cli_count(r->rows).s, cli_count(r->classes).s, cli_duration(r->seconds).s);
+    printf("%s, %s, %s", cli_of(r->rows, "row").s, cli_of(r->classes, "class").s, cli_duration(r->seconds).s);
     if (r->seconds > 0) printf(" (%s rows/s)", cli_count((int64_t)((double)r->rows / r->seconds)).s);
     printf("\n\n");
     score("accuracy", r->accuracy);
     score("macro F1", r->macro_f1);
     score("micro F1", r->micro_f1);
     score("weighted F1", r->weighted_f1);
-    printf("%-12s %9s nats\n", "loss", cli_loss(r->loss).s);
+    printf("%-12s %9s%s\n", "loss", cli_loss(r->loss).s, isnan(r->loss) ? "" : " nats");
     print_classes(model, r);
     print_lengths(r);
-    if (r->cut_rows) printf("\n%s rows were longer than the model reads and were cut.\n", cli_count(r->cut_rows).s);
+    if (r->cut_rows) printf("\n%s longer than the model reads: cut to what it reads.\n", cli_of(r->cut_rows, "row").s);
     if (r->unseen) printf("\nLabels that the model does not know; their rows count as errors:\n");
     for (int64_t i = 0; i < r->unseen; i++) {
         const char *label = r->unseen_labels[i].label;
         cli_printable(label, (int64_t)strlen(label), 0, text, sizeof text);
-        printf("  %s  %s rows\n", text, cli_count(r->unseen_labels[i].rows).s);
+        printf("  %s  %s\n", text, cli_of(r->unseen_labels[i].rows, "row").s);
     }
 }
 

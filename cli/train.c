@@ -12,7 +12,7 @@ static const cli_option options[] = {
      "a model by name: tiny, small, base (see Sizes); options beside it win, wherever they stand"},
     {"threads", 0, CLI_INT, offsetof(train_values, threads), "N", "0", 0, 1024,
      "threads; 0: every core allowed. The model is the same for any number"},
-    {"log", 0, CLI_TEXT, offsetof(train_values, log), "FILE", NULL, 0, 0, "write a JSON line per step and evaluation"},
+    {"log", 0, CLI_TEXT, offsetof(train_values, log), "FILE", NULL, 0, 0, "write a JSON line per step and evaluation to this file"},
     {"json", 0, CLI_FLAG, offsetof(train_values, json), NULL, NULL, 0, 0, "print a summary as JSON at the end"},
 };
 
@@ -34,6 +34,8 @@ static int check_files(const cli_verb *verb, const train_values *v, const char *
         if (same_file(v->output, inputs[i])) return cli_wrong_use(verb, "-o %s would overwrite the data", v->output);
         if (same_file(v->log, inputs[i])) return cli_wrong_use(verb, "--log %s would overwrite the data", v->log);
     }
+    if (v->log && !strcmp(v->log, "-"))
+        return cli_wrong_use(verb, "a log cannot go to standard output; give --log the name of a file");
     if (same_file(v->output, v->log)) return cli_wrong_use(verb, "-o and --log name the same file");
     return CLI_GO_ON;
 }
@@ -80,6 +82,7 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
 
 static void on_event(void *user, const qkv_train_event *event) {
     train_run *run = user;
+    if (event->kind == QKV_TRAIN_PLAN) cli_signals_phase(CLI_STEPS);
     if (event->kind == QKV_TRAIN_STEP) {
         run->step = event->u.step.step;
         run->steps = event->u.step.steps;
@@ -93,7 +96,7 @@ static void on_event(void *user, const qkv_train_event *event) {
 }
 
 /* The model is worth more than the place it was meant for. */
-static int save_elsewhere(qkv_model *model) {
+static int save_elsewhere(const qkv_ctx *ctx, qkv_model *model) {
     const char *tmp = getenv("TMPDIR");
     char folder[512], path[600];
     int length = snprintf(folder, sizeof folder, "%s/qkv-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
@@ -101,6 +104,7 @@ static int save_elsewhere(qkv_model *model) {
     snprintf(path, sizeof path, "%s/model", folder);
     if (qkv_model_save(model, path) != QKV_OK) {
         rmdir(folder);
+        cli_say("%s", qkv_message(ctx));
         return 0;
     }
     cli_say("the model is in %s instead", path);
@@ -110,12 +114,14 @@ static int save_elsewhere(qkv_model *model) {
 static int save(qkv_ctx *ctx, qkv_model *model, train_run *run) {
     struct stat st;
     const char *output = run->values->output;
+    cli_signals_phase(CLI_SAVES);
     qkv_status status = qkv_model_save(model, output);
     if (status != QKV_OK) {
         int code = cli_fail(ctx, status);
-        save_elsewhere(model);
+        if (!save_elsewhere(ctx, model)) cli_say("no model was written");
         return code == CLI_WRONG_USE ? CLI_FAILED : code;
     }
+    cli_signals_phase(CLI_SAVED);
     json_object_set_new(run->summary, "model", cli_json_text(output, (int64_t)strlen(output)));
     train_report_end(run, stat(output, &st) ? 0 : (double)st.st_size);
     return CLI_DONE;
@@ -128,24 +134,27 @@ static const char *signal_name(int number) {
 static int stopped(qkv_ctx *ctx, qkv_model *model, train_run *run) {
     int got = cli_signals_got();
     if (!model) {
-        cli_say("stopped by %s before there was anything to save", signal_name(got));
+        cli_say("stopped by %s; %sno model was written", signal_name(got), run->step ? "" : "nothing was trained yet, and ");
         return CLI_SIGNAL + got;
     }
     int code = save(ctx, model, run);
     if (code != CLI_DONE) return code;
-    fprintf(stderr, "\nStopped by %s at step %s of %s; the best weights so far were saved, and the model can be used as it is.\n",
+    fprintf(stderr, "\nStopped by %s at step %s of %s; the best model so far was saved.\nTo go on: use it as it is (qkv predict ",
             signal_name(got), cli_count(run->step).s, cli_count(run->steps).s);
-    fprintf(stderr, "To go on: the same command trains again from the beginning, with --epochs or --steps for a shorter run.\n");
+    train_shell_word(run->values->output);
+    fprintf(stderr, " FILE). Training again starts from the beginning;\n--epochs or --steps make it shorter.\n");
     return CLI_SIGNAL + got;
 }
 
 static int finish(qkv_ctx *ctx, qkv_status status, qkv_model *model, train_run *run) {
     cli_progress_clear(&run->progress);
-    if (status == QKV_STOPPED && cli_signals_got()) return stopped(ctx, model, run);
+    /* A signal can also interrupt the opening of a pipe, which then is a failure like others. */
+    int interrupted = status == QKV_STOPPED || (status == QKV_IO && !run->steps && !model);
+    if (interrupted && cli_signals_got()) return stopped(ctx, model, run);
     if (status == QKV_OK) return save(ctx, model, run);
     int code = cli_fail(ctx, status);
     if (status == QKV_NUMERIC && model) {
-        cli_say("the last good weights, of step %s or before, are saved", cli_count(run->step).s);
+        cli_say("warning: the last good weights, of step %s or before, are saved", cli_count(run->step).s);
         save(ctx, model, run);
     }
     return code;
@@ -220,10 +229,12 @@ const cli_verb cli_train_classify = {
     .task = "classify",
     .usage = "train classify TRAIN [DEV] -o MODEL [options]",
     .summary = "train a text classifier",
-    .about = "Trains a text classifier on rows label TAB text (the text may hold further tabs). Files may be gzip; - is standard "
-             "input. The weights with the best metric on DEV are kept; without DEV, 10 % of TRAIN, chosen by hash, is held out for "
-             "that.\n\n"
-             "Ctrl-C or SIGTERM: the step ends, the best weights so far are saved, exit 130 or 143. A second one ends at once.",
+    .about =
+        "Trains a text classifier on rows label TAB text (the text may hold further tabs). Files may be gzip; - is standard "
+        "input. The weights with the best metric on DEV are kept; without DEV, 10 % of TRAIN, chosen by hash, is held out for "
+        "that.\n\n"
+        "Ctrl-C or SIGTERM: the step ends, the best weights so far are saved, exit 130 or 143. A second one ends at once. While "
+        "the data is read there is nothing to save: the first one ends the program, and no model is written.",
     .examples = "train classify train.tsv dev.tsv -o news.model\n"
                 "train classify train.tsv.gz -o news.model --size small --epochs 8 --log news.log",
     .options = options,

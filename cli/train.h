@@ -28,6 +28,7 @@ typedef struct train_run {
 /* The training's events: told to people (train_report.c), logged and kept for the summary (train_log.c). */
 void train_report(train_run *run, const qkv_train_event *event);
 void train_report_end(const train_run *run, double file_bytes);
+void train_shell_word(const char *word); /* on standard error, as it can be pasted into a shell */
 void train_record(train_run *run, const qkv_train_event *event);
 
 #endif

@@ -14,7 +14,7 @@ static void log_line(train_run *run, json_t *line) {
         /* The training is worth more than its log. */
         run->log_failed = 1;
         cli_progress_clear(&run->progress);
-        cli_say("%s: %s; training goes on without it", run->values->log, strerror(errno));
+        cli_say("warning: %s: %s; training goes on without it", run->values->log, strerror(errno));
     }
 }
 

@@ -58,28 +58,30 @@ static void report_data(const train_run *run, const qkv_train_data *d) {
     fputc('\n', stderr);
     report_classes(d);
     row("tokens");
-    fprintf(stderr, "%s to train on; a row has %s to %s, median %s; vocabulary %s\n", cli_count(d->train_tokens).s,
-            cli_count(d->shortest).s, cli_count(d->longest).s, cli_count(d->median).s, cli_count(d->vocab).s);
+    fprintf(stderr, "%s to train on; ", cli_count(d->train_tokens).s);
+    if (d->shortest == d->longest) {
+        fprintf(stderr, "every row has %s; ", cli_count(d->shortest).s);
+    } else {
+        fprintf(stderr, "a row has %s to %s, median %s; ", cli_count(d->shortest).s, cli_count(d->longest).s,
+                cli_count(d->median).s);
+    }
+    fprintf(stderr, "vocabulary %s\n", cli_count(d->vocab).s);
     row("length");
     if (d->cut_rows) {
-        fprintf(stderr, "the limit of %s tokens cuts %s rows (%s) and drops %s tokens\n", cli_count(run->options->max_length).s,
-                cli_count(d->cut_rows).s, cli_percent(share(d->cut_rows, d->train_rows)).s, cli_count(d->cut_tokens).s);
+        fprintf(stderr, "the limit of %s cuts %s (%s) and drops %s\n", cli_of(run->options->max_length, "token").s,
+                cli_of(d->cut_rows, "row").s, cli_percent(share(d->cut_rows, d->train_rows)).s, cli_of(d->cut_tokens, "token").s);
     } else {
-        fprintf(stderr, "the limit of %s tokens cuts nothing\n", cli_count(run->options->max_length).s);
+        fprintf(stderr, "the limit of %s cuts nothing\n", cli_of(run->options->max_length, "token").s);
     }
     if (d->empty_rows) {
         row("note");
-        fprintf(stderr, "%s rows have no text\n", cli_count(d->empty_rows).s);
+        fprintf(stderr, "%s without text\n", cli_of(d->empty_rows, "row").s);
     }
     if (d->repaired_rows) {
         row("note");
-        fprintf(stderr, "%s rows hold NUL or bytes that are not UTF-8; they are used as they are\n", cli_count(d->repaired_rows).s);
+        fprintf(stderr, "%s with NUL or bytes that are not UTF-8, used as they are\n", cli_of(d->repaired_rows, "row").s);
     }
-    if (d->unseen_dev_rows) {
-        row("note");
-        fprintf(stderr, "%s rows to evaluate on have a label that the training rows do not have; they count as errors\n",
-                cli_count(d->unseen_dev_rows).s);
-    }
+    /* Labels of DEV that the training rows do not have: the library has warned, with their names. */
 }
 
 static void report_plan(const train_run *run, const qkv_train_plan *p) {
@@ -125,7 +127,7 @@ void train_report(train_run *run, const qkv_train_event *event) {
 }
 
 /* A path as a person can paste it into a shell. */
-static void shell_word(const char *word) {
+void train_shell_word(const char *word) {
     int easy = word[0] != 0;
     for (const char *c = word; *c; c++)
         easy &= strchr("./_-+=:,@%", *c) || (*c >= '0' && *c <= '9') || ((*c | 32) >= 'a' && (*c | 32) <= 'z');
@@ -142,7 +144,7 @@ static void command(const char *verb, const char *model, const char *rest, const
     char head[32];
     snprintf(head, sizeof head, "  qkv %s ", verb);
     fputs(head, stderr);
-    shell_word(model);
+    train_shell_word(model);
     fprintf(stderr, "%s%*s    # %s\n", rest, (int)(strlen("  qkv predict ") + 5 - strlen(head) - strlen(rest)), "", what);
 }
 
@@ -152,7 +154,7 @@ void train_report_end(const train_run *run, double file_bytes) {
         const qkv_train_end *e = &run->end;
         fputc('\n', stderr);
         row(e->stopped ? "stopped" : "done");
-        fprintf(stderr, "%s steps in %s, %s tokens/s", cli_count(e->steps).s, cli_duration(e->seconds).s,
+        fprintf(stderr, "%s in %s, %s tokens/s", cli_of(e->steps, "step").s, cli_duration(e->seconds).s,
                 cli_count((int64_t)e->tokens_per_second).s);
         double peak = cli_progress_share(&run->progress);
         if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
@@ -162,7 +164,7 @@ void train_report_end(const train_run *run, double file_bytes) {
                 cli_percent(e->macro_f1).s, cli_loss(e->loss).s);
     }
     row("model");
-    shell_word(model);
+    train_shell_word(model);
     fprintf(stderr, " (%s)\n\n", cli_bytes(file_bytes).s);
     command("test", model, " FILE", "scores it on rows label TAB text");
     command("predict", model, " FILE", "a label for each line; no FILE: standard input");

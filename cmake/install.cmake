@@ -21,9 +21,20 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/qkvConfigVersion.cmake CO
 install(FILES ${PROJECT_BINARY_DIR}/qkvConfig.cmake ${PROJECT_BINARY_DIR}/qkvConfigVersion.cmake DESTINATION ${package_dir})
 
 # The .pc file finds its prefix from where it lies, so that an installed tree may be moved.
+# utf8proc is named by its library and not in Requires.private: pkg-config would hand its compile flags to our users.
 set(pc_libs_private -lm)
+foreach(name ${UTF8PROC_LIBRARIES})
+  string(PREPEND pc_libs_private "-l${name} ")
+endforeach()
+set(dirs ${UTF8PROC_LIBRARY_DIRS})
+list(REMOVE_ITEM dirs ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES} "")
+foreach(dir ${dirs})
+  string(PREPEND pc_libs_private "-L${dir} ")
+endforeach()
 if(QKV_OPENMP)
-  string(APPEND pc_libs_private " ${OpenMP_C_FLAGS}")
+  foreach(name ${OpenMP_C_LIB_NAMES})
+    string(APPEND pc_libs_private " -l${name}")
+  endforeach()
 endif()
 if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR} OR IS_ABSOLUTE ${CMAKE_INSTALL_INCLUDEDIR})
   set(pc_prefix ${CMAKE_INSTALL_PREFIX})

@@ -32,6 +32,7 @@ if(NOT QKV_DOUBLE AND QKV_EXAMPLES)
   qkv_script_test(examples/attention ${PROJECT_SOURCE_DIR}/tests/examples/attention.sh)
   if(TARGET qkv)
     qkv_script_test(examples/classify ${PROJECT_SOURCE_DIR}/tests/examples/classify.sh)
+    qkv_script_test(examples/train ${PROJECT_SOURCE_DIR}/tests/examples/train.sh)
   endif()
 endif()
 

@@ -18,7 +18,11 @@ int main(int argc, char **argv) {
 
     qkv_status status = qkv_model_load(ctx, argv[1], &model);
     if (!status) status = qkv_lines_open(ctx, "-", &lines);
-    if (!status && !(p = malloc((size_t)qkv_model_labels(model) * sizeof *p))) status = QKV_NO_MEMORY;
+    if (!status && !(p = malloc((size_t)qkv_model_labels(model) * sizeof *p))) {
+        fprintf(stderr, "no memory for %lld probabilities\n", (long long)qkv_model_labels(model));
+        status = QKV_NO_MEMORY; /* not of a call of qkv, so the context has no sentence of it */
+        goto end;
+    }
     for (const char *text; !status;) {
         int64_t length, best = 0;
         if ((status = qkv_lines_next(lines, &text, &length)) || !text) break;
@@ -28,7 +32,9 @@ int main(int argc, char **argv) {
         printf("%s\t%.4f\n", qkv_model_label(model, best), p[best]);
     }
     if (status) fprintf(stderr, "%s: %s\n", qkv_status_name(status), qkv_message(ctx));
+    else if (fflush(stdout)) perror("standard output"), status = QKV_IO;
 
+end:
     free(p);
     qkv_lines_close(lines);
     qkv_model_free(model);

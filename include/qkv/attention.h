@@ -17,19 +17,21 @@ extern "C" {
 /* Which keys a query sees, counted in neighbours *besides itself*: query i sees keys i-left .. i+right. -1: no limit.
  * {-1,-1} full, {-1,0} causal, {64,64} a window of 129. With n_q != n_k the last query is aligned with the last key
  * (query i stands at position i + n_k - n_q), as in decoding. A query that sees nothing gives 0, log-sum-exp -inf, and
- * zero gradients. */
+ * zero gradients. One that sees keys whose scores are all -inf does not see nothing: it gives NaN. */
 typedef struct qkv_span {
     int64_t left, right;
 } qkv_span;
 
+/* Limits: sequences and rows up to 2^31, heads and kv_heads 1..65536, dim and value_dim 1..65536, strides 0..2^31; what a buffer
+ * covers up to 2^59 floats. */
 typedef struct qkv_attention {
     size_t struct_size; /* set by qkv_attention_init */
 
     /* Sequences lie one after another, without padding. Sequence s owns query rows q_offset[s] .. q_offset[s+1]-1 and
      * key/value rows k_offset[s] .. k_offset[s+1]-1. Offsets ascend and start at 0; lengths of 0 are legal.
      * k_offset NULL: the same as q_offset. */
-    int64_t sequences;
-    const int64_t *q_offset; /* [sequences + 1] */
+    int64_t sequences;       /* may be 0 */
+    const int64_t *q_offset; /* [sequences + 1]; may be NULL where sequences is 0 */
     const int64_t *k_offset; /* [sequences + 1] or NULL */
 
     int64_t heads;     /* query heads */
@@ -37,14 +39,17 @@ typedef struct qkv_attention {
     int64_t dim;       /* width of a query or key head */
     int64_t value_dim; /* width of a value head (0: dim) */
 
-    /* Strides in floats between rows and between heads. 0: rows of heads * width, heads side by side. */
+    /* Strides in floats between rows and between heads, in any order: heads inside rows, or rows inside heads (o_head = rows *
+     * width, o_row = width). 0 for a row: heads * width; 0 for a head: its width. What is read may overlap itself; in what is
+     * written (out by o_*; dq, dk, dv by q_*, k_*, v_*) no two (row, head) ranges may share memory. */
     int64_t q_row, q_head, k_row, k_head, v_row, v_head, o_row, o_head;
 
-    float scale; /* 0: 1 / sqrt(dim) */
+    float scale; /* finite; 0: 1 / sqrt(dim), so that a scale of zero itself cannot be had */
     qkv_span span;
 
     /* Terms of the score, computed in the tile. */
-    const float *alibi; /* [heads] or NULL: score -= alibi[h] * |i - j| (Press et al. 2022) */
+    const float *alibi; /* [heads], finite, or NULL: score -= alibi[h] * |p - j|, p = i + n_k - n_q the place of query i
+                         * among the keys (Press et al. 2022) */
     float softcap;      /* 0: none; else score = softcap * tanh(score / softcap), after scale, before alibi */
 
     /* Dropout on the weights: each is kept with probability 1 - dropout and then divided by it. The mask is a function
@@ -56,13 +61,18 @@ typedef struct qkv_attention {
 /* Full attention, everything else 0. */
 QKV_API void qkv_attention_init(qkv_attention *a);
 
-/* q: [rows of q, q_row], k, v likewise; out: [rows of q, o_row]; lse: [heads][rows of q], natural log, or NULL.
- * `out` must not overlap the inputs. NaN in a visible input gives NaN; hidden keys and values are never read into a result. */
+/* q: [rows of q, q_row], k, v likewise; out: [rows of q, o_row]; lse: [heads][rows of q], natural log, or NULL where no
+ * backward pass follows. A buffer may be NULL where it has 0 rows.
+ * What is written (here out and lse) may not overlap an input nor another output: QKV_BAD_ARGUMENT, nothing is written. Buffers
+ * may interleave (q, k, v and out in the rows of one buffer) where their row strides are the same; the inputs may be one
+ * buffer.
+ * NaN in a visible input gives NaN, an infinite one gives inf or NaN as the arithmetic has it; hidden keys and values
+ * are never read into a result. */
 QKV_API qkv_status qkv_attention_forward(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v,
                                          float *out, float *lse) QKV_MUST_USE;
 
-/* Given dout = d loss / d out (layout of out) and what forward returned, writes (does not add) dq, dk, dv in the
- * layouts of q, k, v. The tiles are computed again; memory stays linear. */
+/* Given dout = d loss / d out (layout of out) and what forward returned, out and lse (both are needed), writes (does not
+ * add) dq, dk, dv in the layouts of q, k, v. The tiles are computed again; memory stays linear. Overlaps as in forward. */
 QKV_API qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v,
                                           const float *out, const float *lse, const float *dout, float *dq, float *dk,
                                           float *dv) QKV_MUST_USE;
@@ -72,7 +82,8 @@ QKV_API qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *a, 
 QKV_API qkv_status qkv_attention_weights(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, int64_t sequence,
                                          int64_t head, float *weights) QKV_MUST_USE;
 
-/* Number of (query, key) pairs that see each other, over all sequences, for one head. */
+/* Number of (query, key) pairs that see each other, over all sequences, for one head. -1 for a struct, or NULL, that
+ * qkv_attention_forward would refuse whatever the buffers. */
 QKV_API int64_t qkv_attention_pairs(const qkv_attention *a);
 
 #ifdef __cplusplus

@@ -34,7 +34,7 @@ typedef struct qkv_classify_options {
     double weight_decay, beta1, beta2, epsilon, clip;
     double dropout, attention_dropout, embedding_dropout, token_dropout;
     double label_smoothing;
-    double evaluate; /* epochs between evaluations on the dev set; 0: at the end only */
+    double evaluate; /* epochs between evaluations on the dev set, at most one a step; 0: at the end only */
     int metric;      /* which dev metric picks the best weights: accuracy, macro-f1, loss */
     int recompute;   /* 1: recompute blocks in the backward pass instead of keeping them */
     uint64_t seed;
@@ -47,9 +47,9 @@ QKV_API qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options 
 
 typedef enum qkv_train_event_kind {
     QKV_TRAIN_DATA,     /* rows were read and tokenized: `data` */
-    QKV_TRAIN_PLAN,     /* the model is planned, nothing big allocated yet: `plan` */
+    QKV_TRAIN_PLAN,     /* the model is planned, nothing big allocated yet; may be followed by QKV_NO_MEMORY: `plan` */
     QKV_TRAIN_STEP,     /* an optimizer step is done: `step` */
-    QKV_TRAIN_EVALUATE, /* the dev set was evaluated: `evaluation` */
+    QKV_TRAIN_EVALUATE, /* the dev set was evaluated (never without dev rows): `evaluation` */
     QKV_TRAIN_END       /* training is over: `end` */
 } qkv_train_event_kind;
 
@@ -57,7 +57,7 @@ typedef struct qkv_train_data {
     int64_t train_rows, dev_rows, classes;
     const int64_t *class_rows; /* [classes] in the training set */
     const char *const *labels; /* [classes] */
-    int held_out;              /* 1: the dev rows were taken from the training file */
+    int held_out;              /* 1: the dev rows were taken from the training file (dev_rows may be 0 then) */
     int64_t train_tokens, dev_tokens, vocab;
     int64_t shortest, median, longest; /* tokens of a training row before the cut */
     int64_t cut_rows, cut_tokens;      /* how much the length limit takes away */
@@ -88,15 +88,15 @@ typedef struct qkv_train_step {
 
 typedef struct qkv_train_evaluation {
     int64_t step;
-    double epoch, loss, accuracy, macro_f1;
+    double epoch, loss, accuracy, macro_f1; /* loss is over dev rows with a known label, NaN if there are none */
     int best; /* 1: the best so far; its weights are kept */
     double seconds;
 } qkv_train_evaluation;
 
 typedef struct qkv_train_end {
-    int64_t steps, best_step;
+    int64_t steps, best_step; /* without dev rows best_step is the last step */
     double seconds, tokens_per_second;
-    double accuracy, macro_f1, loss; /* dev, of the kept weights */
+    double accuracy, macro_f1, loss; /* dev, of the kept weights; NaN without dev rows, loss also if no label is known */
     int stopped; /* 1: ended early on request */
 } qkv_train_end;
 
@@ -112,17 +112,22 @@ typedef struct qkv_train_event {
 } qkv_train_event;
 
 typedef struct qkv_train_callbacks {
-    /* May be NULL. What the event points at is valid during the call. */
+    /* May be NULL. What the event points at, labels too, is valid during the call. Called on the thread that trains; it must
+     * not call into the same context. */
     void (*event)(void *user, const qkv_train_event *event);
     void *user;
 } qkv_train_callbacks;
 
 /* Trains on rows `label TAB text` (the text may hold further tabs) of the file `train`; picks the weights with the best
- * metric on `dev`, or, where `dev` is NULL, on one row in ten of `train` chosen by the hash of its bytes. Files may be
- * gzip; "-" is standard input. A row that cannot be used is QKV_BAD_DATA with file:line. One class is legal (a warning;
- * it is then predicted with probability 1).
+ * metric on `dev`, or, where `dev` is NULL, on one row in ten of `train` chosen by the hash of its bytes. Every label keeps a
+ * training row: of one whose rows would all be held out, the first stays. So the held-out share of a small file may be 0
+ * rows. Without dev rows, or if none of them has a label that training knows, the last weights are kept; a metric that is
+ * NaN never beats a number. Files may be gzip; "-" is standard input. A row that cannot be used is QKV_BAD_DATA with
+ * file:line. One class is legal (a warning; it is then predicted with probability 1).
  * Returns QKV_OK or, when the stop callback ended it, QKV_STOPPED; in both cases *model is the best model so far (the
- * callback is asked after each step; where nothing was evaluated yet, one evaluation follows). After QKV_NUMERIC (five
+ * callback is asked after each step; where nothing was evaluated yet, one evaluation follows). The callback is asked while
+ * rows are read and tokenized, too: when it stops the call before the first step, *model is NULL. QKV_NO_MEMORY is returned
+ * before anything big is allocated where the plan needs more memory than the system has available. After QKV_NUMERIC (five
  * non-finite losses or gradients in a row; each of those steps left the weights alone) *model is the last good one, that is
  * the best one evaluated with a finite loss, if there is one. Else *model is NULL.
  * The same options and rows give the same bits in *model for any number of threads and on every instruction set. */
@@ -155,7 +160,7 @@ typedef struct qkv_unseen_label {
  * with f1 = 0. micro_f1 is over all labels, which makes it the accuracy: every row has one gold and one predicted label. */
 typedef struct qkv_classify_report {
     int64_t rows;
-    double loss; /* mean negative log-likelihood over rows whose label the model knows, nats; 0 if there are none */
+    double loss; /* mean negative log-likelihood over rows whose label the model knows, nats; NaN if there are none */
     double accuracy, macro_f1, micro_f1, weighted_f1;
     int64_t classes;
     qkv_class_score *scores; /* [classes], in the model's label order */

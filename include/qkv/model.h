@@ -24,7 +24,7 @@ typedef enum qkv_activation {
     QKV_ACT_SWIGLU /* silu(gate) * up */
 } qkv_activation;
 
-/* Reads a model file. A damaged, foreign or newer file is QKV_BAD_FORMAT with the reason and the place; nothing is
+/* Reads a model file. `ctx` must outlive the model. A damaged, foreign or newer file is QKV_BAD_FORMAT with the reason and the place; nothing is
  * allocated from a number in the file before that number was checked against the file's size. */
 QKV_API qkv_status qkv_model_load(qkv_ctx *ctx, const char *path, qkv_model **model) QKV_MUST_USE;
 
@@ -37,14 +37,16 @@ QKV_API void qkv_model_free(qkv_model *model); /* NULL is harmless */
  * give it back with qkv_release. */
 QKV_API qkv_status qkv_model_describe(const qkv_model *model, char **json) QKV_MUST_USE;
 
+/* What these point at is the model's: valid until qkv_model_free, not to be freed. */
 QKV_API const char *qkv_model_task(const qkv_model *model); /* "classify" */
 QKV_API const qkv_tokenizer *qkv_model_tokenizer(const qkv_model *model);
 QKV_API int64_t qkv_model_labels(const qkv_model *model);
 /* UTF-8 or whatever bytes the data had, NUL-terminated; NULL if out of range. */
 QKV_API const char *qkv_model_label(const qkv_model *model, int64_t index);
 
-/* How `text` becomes the model's input: its tokens, after the length limit. *tokens is to be given back with
- * qkv_release; *full_count is the count before the cut. */
+/* How `text` becomes the model's input: its tokens, after the length limit, with a CLS of begin = end = 0 first where the
+ * model pools the first token. *tokens is to be given back with qkv_release (also where *count is 0; after a failure it is
+ * NULL); *full_count (the pointer may be NULL) is the count before the cut. */
 QKV_API qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t length, qkv_token **tokens, int64_t *count,
                                     int64_t *full_count) QKV_MUST_USE;
 

@@ -31,17 +31,19 @@ typedef struct qkv_token {
     int64_t begin, end;
 } qkv_token;
 
-/* Trains on `count` texts of `lengths[i]` bytes (any bytes: NUL and invalid UTF-8 are legal). Zero texts give the
- * smallest vocabulary. The same texts in any order give the same tokenizer. */
+/* Trains on `count` texts of `lengths[i]` bytes (0..2^40; any bytes: NUL and invalid UTF-8 are legal). Zero texts give the
+ * smallest vocabulary. The same texts in any order give the same tokenizer. QKV_STOPPED when the stop callback asks. */
 QKV_API qkv_status qkv_tokenizer_train(qkv_ctx *ctx, const qkv_tokenizer_options *options, int64_t count, const char *const *texts,
                                        const int64_t *lengths, qkv_tokenizer **tokenizer) QKV_MUST_USE;
+/* NULL is harmless. Only what qkv_tokenizer_train made; the tokenizer of a model is the model's. */
 QKV_API void qkv_tokenizer_free(qkv_tokenizer *tokenizer);
 
 QKV_API int64_t qkv_tokenizer_vocab(const qkv_tokenizer *tokenizer);
 
-/* Encodes one text: writes at most `capacity` tokens and returns in *count how many the whole text has. Time n log n in
- * the length of the longest piece. Empty text: 0 tokens. Special tokens are never produced from text, except UNK by the
- * character tokenizer. */
+/* Encodes one text of `length` bytes (0..2^40): writes at most `capacity` tokens and returns in *count how many the whole
+ * text has. Time n log n in the length of the longest piece. Empty text: 0 tokens. Special tokens are never produced from text, except UNK by the
+ * character tokenizer. That one reads each invalid UTF-8 sequence as one U+FFFD; BPE and BYTE keep the bytes.
+ * `tokens` may be NULL where `capacity` is 0, `text` where `length` is 0. */
 QKV_API qkv_status qkv_tokenizer_encode(qkv_ctx *ctx, const qkv_tokenizer *tokenizer, const char *text, int64_t length,
                                         qkv_token *tokens, int64_t capacity, int64_t *count) QKV_MUST_USE;
 

@@ -5,12 +5,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "api/overlap.h"
 #include "base/ctx.h"
 #include "base/rng.h"
 #include "kernels/cost.h"
 #include "ops/attention.h"
 
 void qkv_attention_init(qkv_attention *a) {
+    if (!a) return;
     memset(a, 0, sizeof *a);
     a->struct_size = sizeof *a;
     a->span = (qkv_span){-1, -1};
@@ -36,7 +38,7 @@ static qkv_status check_range(qkv_ctx *ctx, const char *name, int64_t value, int
     return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%lld is not in %lld..%lld", name, (long long)value, (long long)min, (long long)max);
 }
 
-/* Fills in the defaults of a row and a head stride. Heads may lie in any order and interleave, but not beyond their row. */
+/* Fills in the defaults of a row and a head stride. */
 static qkv_status check_stride(qkv_ctx *ctx, const char *name, int64_t heads, int64_t width, int64_t *row, int64_t *head) {
     if (*row < 0 || *row > MOST || *head < 0 || *head > MOST)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s_row=%lld %s_head=%lld: strides are in floats, 0 for the default", name, (long long)*row,
@@ -48,6 +50,7 @@ static qkv_status check_stride(qkv_ctx *ctx, const char *name, int64_t heads, in
 
 /* The caller's struct with its defaults filled in. */
 static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attention *a) {
+    if (!given) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "the qkv_attention is NULL");
     if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *a)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_attention.struct_size is %zu, this library knows %zu: call qkv_attention_init first",
                         given->struct_size, sizeof *a);
@@ -67,6 +70,8 @@ static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attenti
     if (!isfinite(a->scale)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "scale=%g is not finite", (double)a->scale);
     if (!(a->softcap >= 0) || isinf(a->softcap)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "softcap=%g is not 0 or a positive number", (double)a->softcap);
     if (!(a->dropout >= 0 && a->dropout < 1)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "dropout=%g is not in [0,1)", (double)a->dropout);
+    for (int64_t h = 0; a->alibi && h < a->heads; h++)
+        if (!isfinite(a->alibi[h])) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "alibi[%lld]=%g is not finite", (long long)h, (double)a->alibi[h]);
     if (a->span.left > MOST) a->span.left = -1;
     if (a->span.right > MOST) a->span.right = -1;
     if (a->scale == 0) a->scale = (float)(1 / sqrt((double)a->dim));
@@ -85,6 +90,48 @@ static qkv_status check_buffer(qkv_ctx *ctx, const char *name, const void *p, in
     return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is NULL, with %lld rows", name, (long long)rows);
 }
 
+/* ---- memory that is written must be nobody else's ---- */
+
+static int64_t q_rows(const qkv_attention *a) { return a->sequences > 0 ? a->q_offset[a->sequences] : 0; }
+static int64_t k_rows(const qkv_attention *a) { return a->sequences > 0 ? a->k_offset[a->sequences] : 0; }
+
+static qkv_area q_area(const qkv_attention *a, const char *name, const void *p) {
+    return (qkv_area){name, p, q_rows(a), a->heads, a->dim, a->q_row, a->q_head};
+}
+static qkv_area k_area(const qkv_attention *a, const char *name, const void *p) {
+    return (qkv_area){name, p, k_rows(a), a->kv_heads, a->dim, a->k_row, a->k_head};
+}
+static qkv_area v_area(const qkv_attention *a, const char *name, const void *p) {
+    return (qkv_area){name, p, k_rows(a), a->kv_heads, a->value_dim, a->v_row, a->v_head};
+}
+static qkv_area o_area(const qkv_attention *a, const char *name, const void *p) {
+    return (qkv_area){name, p, q_rows(a), a->heads, a->value_dim, a->o_row, a->o_head};
+}
+static qkv_area flat_area(const char *name, const void *p, int64_t size) { return (qkv_area){name, p, 1, 1, size, 0, 0}; }
+
+static qkv_status check_folds(qkv_ctx *ctx, const qkv_area *w) {
+    if (!qkv_area_folds(w)) return QKV_OK;
+    return qkv_fail(ctx, QKV_BAD_ARGUMENT,
+                    "%s is written, but its rows and heads overlap: row stride %lld and head stride %lld for %lld rows of %lld heads of %lld floats",
+                    w->name, (long long)w->row, (long long)w->head, (long long)w->rows, (long long)w->heads, (long long)w->width);
+}
+
+/* The first `written` of `areas` may meet neither themselves nor any other. */
+static qkv_status check_areas(qkv_ctx *ctx, const qkv_area *areas, int count, int written) {
+    const int64_t most = (int64_t)1 << 59; /* and so no product below can overflow */
+    for (int i = 0; i < count; i++)
+        if (qkv_area_extent(&areas[i]) > most)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s would cover %lld floats", areas[i].name, (long long)qkv_area_extent(&areas[i]));
+    for (int i = 0; i < written; i++) {
+        QKV_TRY(check_folds(ctx, &areas[i]));
+        for (int j = i + 1; j < count; j++)
+            if (qkv_areas_meet(&areas[i], &areas[j]))
+                return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is written and overlaps %s: their first elements are %lld bytes apart", areas[i].name,
+                                areas[j].name, (long long)((intptr_t)areas[j].base - (intptr_t)areas[i].base));
+    }
+    return QKV_OK;
+}
+
 /* ---- the call, first planned to learn how much scratch it takes, then run ---- */
 
 typedef struct call {
@@ -94,9 +141,6 @@ typedef struct call {
     bool backward;
     uint64_t *row_key; /* NULL without dropout */
 } call;
-
-static int64_t q_rows(const qkv_attention *a) { return a->sequences > 0 ? a->q_offset[a->sequences] : 0; }
-static int64_t k_rows(const qkv_attention *a) { return a->sequences > 0 ? a->k_offset[a->sequences] : 0; }
 
 static qkv_status describe(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v, call *c) {
     *c = (call){.shape = {.sequences = a->sequences, .q_offset = a->q_offset, .k_offset = a->k_offset, .heads = a->heads,
@@ -139,10 +183,14 @@ qkv_status qkv_attention_forward(qkv_ctx *ctx, const qkv_attention *given, const
                                  float *lse) {
     qkv_attention a;
     call c;
+    if (!ctx) return QKV_BAD_ARGUMENT;
     QKV_TRY(complete(ctx, given, &a));
     QKV_TRY(describe(ctx, &a, q, k, v, &c));
     QKV_TRY(check_buffer(ctx, "v", v, k_rows(&a)));
     QKV_TRY(check_buffer(ctx, "out", out, q_rows(&a)));
+    const qkv_area areas[] = {o_area(&a, "out", out),         flat_area("lse", lse, a.heads * q_rows(&a)), q_area(&a, "q", q),
+                              k_area(&a, "k", k), v_area(&a, "v", v), flat_area("alibi", a.alibi, a.heads)};
+    QKV_TRY(check_areas(ctx, areas, sizeof areas / sizeof *areas, 2));
     if (q_rows(&a) == 0) return QKV_OK;
     c.o = (qkv_heads){out, a.o_row, a.o_head};
     c.lse = lse;
@@ -156,6 +204,7 @@ qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *given, cons
                                   const float *out, const float *lse, const float *dout, float *dq, float *dk, float *dv) {
     qkv_attention a;
     call c;
+    if (!ctx) return QKV_BAD_ARGUMENT;
     QKV_TRY(complete(ctx, given, &a));
     QKV_TRY(describe(ctx, &a, q, k, v, &c));
     const struct {
@@ -165,6 +214,10 @@ qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *given, cons
     } buffers[] = {{"v", v, k_rows(&a)},       {"out", out, q_rows(&a)}, {"lse", lse, q_rows(&a)}, {"dout", dout, q_rows(&a)},
                    {"dq", dq, q_rows(&a)},     {"dk", dk, k_rows(&a)},   {"dv", dv, k_rows(&a)}};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) QKV_TRY(check_buffer(ctx, buffers[i].name, buffers[i].p, buffers[i].rows));
+    const qkv_area areas[] = {q_area(&a, "dq", dq), k_area(&a, "dk", dk), v_area(&a, "dv", dv), q_area(&a, "q", q), k_area(&a, "k", k),
+                              v_area(&a, "v", v), o_area(&a, "out", out), o_area(&a, "dout", dout),
+                              flat_area("lse", lse, a.heads * q_rows(&a)), flat_area("alibi", a.alibi, a.heads)};
+    QKV_TRY(check_areas(ctx, areas, sizeof areas / sizeof *areas, 3));
     c.backward = true;
     c.o = (qkv_heads){(float *)out, a.o_row, a.o_head};
     c.d_o = (qkv_heads){(float *)dout, a.o_row, a.o_head};
@@ -182,19 +235,28 @@ qkv_status qkv_attention_weights(qkv_ctx *ctx, const qkv_attention *given, const
                                  float *weights) {
     qkv_attention a;
     call c;
+    if (!ctx) return QKV_BAD_ARGUMENT;
     QKV_TRY(complete(ctx, given, &a));
     QKV_TRY(describe(ctx, &a, q, k, NULL, &c));
-    QKV_TRY(check_buffer(ctx, "weights", weights, 1));
+    if (sequence >= 0 && sequence < a.sequences) { /* else refused below */
+        int64_t n_q = a.q_offset[sequence + 1] - a.q_offset[sequence], n_k = a.k_offset[sequence + 1] - a.k_offset[sequence];
+        if (n_q * n_k > 0 && !weights)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "weights is NULL, with %lld rows of %lld", (long long)n_q, (long long)n_k);
+        const qkv_area areas[] = {flat_area("weights", weights, n_q * n_k), q_area(&a, "q", q), k_area(&a, "k", k),
+                                  flat_area("alibi", a.alibi, a.heads)};
+        QKV_TRY(check_areas(ctx, areas, sizeof areas / sizeof *areas, 1));
+    }
     qkv_exec x = {.ctx = ctx};
     return qkv_attend_weights(&x, &c.shape, c.q, c.k, sequence, head, weights);
 }
 
-int64_t qkv_attention_pairs(const qkv_attention *a) {
-    int64_t pairs = 0;
-    const int64_t *k_offset = a->k_offset ? a->k_offset : a->q_offset;
-    for (int64_t s = 0; s < a->sequences; s++) {
-        int64_t n = qkv_span_pairs(a->q_offset[s + 1] - a->q_offset[s], k_offset[s + 1] - k_offset[s], a->span.left, a->span.right);
-        pairs = pairs > INT64_MAX - n ? INT64_MAX : pairs + n;
-    }
+int64_t qkv_attention_pairs(const qkv_attention *given) {
+    qkv_attention a;
+    if (complete(NULL, given, &a) != QKV_OK) return -1;
+    qkv_area out = o_area(&a, "out", &a); /* some address: nothing is looked at */
+    if (qkv_area_folds(&out)) return -1;
+    int64_t pairs = 0; /* below 2^62: offsets are checked */
+    for (int64_t s = 0; s < a.sequences; s++)
+        pairs += qkv_span_pairs(a.q_offset[s + 1] - a.q_offset[s], a.k_offset[s + 1] - a.k_offset[s], a.span.left, a.span.right);
     return pairs;
 }

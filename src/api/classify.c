@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tasks/classify.h"
+#include "text/tokenizer.h"
 
 const qkv_option_table *qkv_classify_options_table(void) {
     return &qkv_classify_table;
@@ -58,11 +59,7 @@ qkv_status qkv_classify_predict(const qkv_model *model, int64_t count, const cha
     if (count < 0) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "count=%lld is negative", (long long)count);
     if (count > 0 && (!texts || !lengths || !probabilities))
         return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "texts, lengths and probabilities must not be NULL");
-    for (int64_t i = 0; i < count; i++) {
-        if (lengths[i] < 0 || (lengths[i] > 0 && !texts[i]))
-            return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "text %lld has length %lld%s", (long long)i, (long long)lengths[i],
-                            texts[i] ? "" : " and is NULL");
-    }
+    for (int64_t i = 0; i < count; i++) QKV_TRY(qkv_text_check(model->ctx, "text", i, texts[i], lengths[i]));
     return qkv_classify_apply(model, count, texts, lengths, probabilities);
 }
 

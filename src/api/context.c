@@ -7,9 +7,13 @@
 #include "kernels/pick.h"
 
 qkv_status qkv_ctx_create(const qkv_ctx_options *options, qkv_ctx **ctx, char *message, size_t message_size) {
-    *ctx = NULL;
     if (message && message_size) message[0] = 0;
     qkv_ctx start = {0};
+    if (!ctx) {
+        if (message && message_size) snprintf(message, message_size, "there is no place for the context: ctx is NULL");
+        return QKV_BAD_ARGUMENT;
+    }
+    *ctx = NULL;
     qkv_ctx_options known = {.struct_size = sizeof known};
     qkv_status status = QKV_OK;
     if (options) {
@@ -69,4 +73,6 @@ int qkv_version_number(void) { return QKV_VERSION_NUMBER; }
 #define TEXT(x) TEXT_(x)
 const char *qkv_version_string(void) { return TEXT(QKV_VERSION_MAJOR) "." TEXT(QKV_VERSION_MINOR) "." TEXT(QKV_VERSION_PATCH); }
 
-void qkv_release(qkv_ctx *ctx, void *pointer) { qkv_free(ctx, pointer); }
+void qkv_release(qkv_ctx *ctx, void *pointer) {
+    if (ctx) qkv_free(ctx, pointer);
+}

@@ -23,11 +23,6 @@ const char *qkv_model_label(const qkv_model *model, int64_t index) {
 
 /* ---- one text ---- */
 
-static qkv_status check_text(const qkv_model *model, const char *text, int64_t length) {
-    if (length >= 0 && (text || length == 0)) return QKV_OK;
-    return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "a text of %lld bytes at %s", (long long)length, text ? "an address" : "NULL");
-}
-
 qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t length, qkv_token **tokens, int64_t *count,
                             int64_t *full_count) {
     if (!model) return QKV_BAD_ARGUMENT;
@@ -35,7 +30,7 @@ qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t le
     if (!tokens || !count) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "tokens and count must not be NULL");
     *tokens = NULL;
     *count = 0;
-    QKV_TRY(check_text(model, text, length));
+    QKV_TRY(qkv_text_check(ctx, "text", 0, text, length));
     /* A token covers at least one byte, but for CLS. */
     int64_t room = length < model->config.max_length ? length + 1 : model->config.max_length;
     qkv_token *made;

@@ -95,6 +95,7 @@ static bool assign(const qkv_option *o, void *options, const char *value) {
 }
 
 void qkv_options_default(const qkv_option_table *table, void *options) {
+    if (!table || !options) return;
     memset(options, 0, table->struct_size);
     for (size_t i = 0; i < table->count; i++) (void)assign(&table->options[i], options, table->options[i].fallback);
 }
@@ -149,6 +150,8 @@ static qkv_status refuse(qkv_ctx *ctx, const qkv_option *o, const char *value) {
 }
 
 qkv_status qkv_options_set(qkv_ctx *ctx, const qkv_option_table *table, void *options, const char *name, const char *value) {
+    if (!table || !options || !name || !value)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_options_set: %s is NULL", !table ? "table" : !options ? "options" : !name ? "name" : "value");
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *o = &table->options[i];
         if (strcmp(o->name, name) == 0) return assign(o, options, value) ? QKV_OK : refuse(ctx, o, value);
@@ -157,6 +160,8 @@ qkv_status qkv_options_set(qkv_ctx *ctx, const qkv_option_table *table, void *op
 }
 
 size_t qkv_options_text(const qkv_option *option, const void *options, char *text, size_t size) {
+    if (size) text[0] = 0;
+    if (!option || !options) return 0;
     char out[96] = "";
     const char *p = (const char *)options + option->offset;
     switch (option->type) {

@@ -86,6 +86,82 @@ int qkv_cpu_cores_allowed(void) {
     return cores < 1 ? 1 : cores;
 }
 
+/* ---- memory ---- */
+
+bool qkv_memory_field(const char *text, const char *name, int64_t *value) {
+    size_t n = strlen(name);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        if (*line == '\n') line++;
+        if (strncmp(line, name, n) != 0 || (line[n] != ' ' && line[n] != '\t')) continue;
+        char *end;
+        long long v = strtoll(line + n, &end, 10);
+        if (end == line + n || v < 0) return false;
+        *value = v;
+        return true;
+    }
+    return false;
+}
+
+static bool peek_number(const char *folder, const char *file, int64_t *value) {
+    char path[512], text[64], *end;
+    if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path) return false;
+    if (!qkv_file_peek(path, text, sizeof text)) return false;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || v < 0) return false; /* "max": no limit */
+    *value = v;
+    return true;
+}
+
+/* -1: this group has no limit. */
+static int64_t group_left(const char *folder, bool version_2) {
+    int64_t limit, used, active = 0, inactive = 0;
+    char path[512], text[4096];
+    if (!peek_number(folder, version_2 ? "memory.max" : "memory.limit_in_bytes", &limit)) return -1;
+    if (!peek_number(folder, version_2 ? "memory.current" : "memory.usage_in_bytes", &used)) return -1;
+    if (limit >= INT64_C(1) << 60) return -1; /* how version 1 writes "none" */
+    if (snprintf(path, sizeof path, "%s/memory.stat", folder) < (int)sizeof path && qkv_file_peek(path, text, sizeof text)) {
+        (void)qkv_memory_field(text, version_2 ? "active_file" : "total_active_file", &active);
+        (void)qkv_memory_field(text, version_2 ? "inactive_file" : "total_inactive_file", &inactive);
+    }
+    int64_t caches = active + inactive < used ? active + inactive : used;
+    return used - caches < limit ? limit - (used - caches) : 0;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < 0 || (b >= 0 && b < a) ? b : a; }
+
+int64_t qkv_memory_group_left(const char *root, const char *path, bool version_2) {
+    char folder[512];
+    size_t stem = strlen(root);
+    int64_t left = -1;
+    if (snprintf(folder, sizeof folder, "%s%s", root, path) >= (int)sizeof folder) folder[stem < sizeof folder ? stem : 0] = 0;
+    for (;;) { /* a limit above binds too; in a container only the root may be there */
+        left = least(left, group_left(folder, version_2));
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= stem || !slash) return left;
+        *slash = 0;
+    }
+}
+
+/* The path of this process in a line "N:controllers:path" of /proc/self/cgroup. */
+static void group_path(const char *text, const char *mark, char *path, size_t size) {
+    const char *at = strstr(text, mark);
+    path[0] = 0;
+    if (at) snprintf(path, size, "%.*s", (int)strcspn(at + strlen(mark), "\n"), at + strlen(mark));
+    if (strcmp(path, "/") == 0) path[0] = 0;
+}
+
+int64_t qkv_memory_available(void) {
+    char text[4096], path[400];
+    int64_t left = -1, kilobytes;
+    bool told = qkv_file_peek("/proc/meminfo", text, sizeof text) && qkv_memory_field(text, "MemAvailable:", &kilobytes);
+    if (told) left = kilobytes * 1024;
+    if (!qkv_file_peek("/proc/self/cgroup", text, sizeof text)) text[0] = 0;
+    group_path(text, "0::", path, sizeof path);
+    left = least(left, qkv_memory_group_left("/sys/fs/cgroup", path, true));
+    group_path(text, ":memory:", path, sizeof path);
+    return least(left, qkv_memory_group_left("/sys/fs/cgroup/memory", path, false));
+}
+
 double qkv_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct qkv_cpu {
     char name[96];
@@ -14,5 +15,14 @@ typedef struct qkv_cpu {
 void qkv_cpu_detect(qkv_cpu *cpu);
 int qkv_cpu_cores_allowed(void); /* affinity mask and cgroup quota, at least 1 */
 double qkv_now(void);            /* monotonic seconds */
+
+/* Bytes that this process can still get without swapping: what the system calls available, and what the control groups around
+ * the process leave, file caches counted as free. -1: unknown. */
+int64_t qkv_memory_available(void);
+
+/* The parts of it that read text: a line "name number", and the least that the memory groups at `root` + `path` and above
+ * leave (-1: no limit found). Version 1 and 2 differ in the names of the files. */
+bool qkv_memory_field(const char *text, const char *name, int64_t *value);
+int64_t qkv_memory_group_left(const char *root, const char *path, bool version_2);
 
 #endif

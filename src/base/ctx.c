@@ -31,6 +31,7 @@ void qkv_ctx_setup(qkv_ctx *ctx, const qkv_ctx_options *options) {
 }
 
 qkv_status qkv_fail(qkv_ctx *ctx, qkv_status status, const char *format, ...) {
+    if (!ctx) return status;
     /* The arguments may point into the old message. */
     char sentence[sizeof ctx->message];
     va_list args;

@@ -26,6 +26,7 @@ struct qkv_input {
     bool started;  /* the first bytes were looked at */
     bool ended;    /* read() has returned 0 */
     bool gzip, inflating; /* inflating: inside a member */
+    int64_t members;      /* begun */
     z_stream z;
     int64_t begin, end; /* raw bytes not yet handed on */
     unsigned char raw[INPUT_BUFFER];
@@ -40,6 +41,7 @@ static qkv_status copy_text(qkv_ctx *ctx, const char *text, char **copy) {
 
 qkv_status qkv_input_open(qkv_ctx *ctx, const char *path, qkv_input **input) {
     *input = NULL;
+    if (!*path) return qkv_fail(ctx, QKV_IO, "the path is empty");
     qkv_input *in;
     QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof *in, &in));
     in->ctx = ctx;
@@ -103,6 +105,29 @@ static qkv_status begin_member(qkv_input *in) {
     int code = inflateInit2(&in->z, 15 + 16);
     if (code != Z_OK) return qkv_fail(in->ctx, QKV_NO_MEMORY, "out of memory: %s cannot be unpacked", in->name);
     in->inflating = true;
+    in->members++;
+    return QKV_OK;
+}
+
+/* Between members. Another one may follow. Zero padding, as tape tools write it, ends the file, and so does anything that is
+ * not the start of a member: gzip itself ignores that with a warning. */
+static qkv_status next_member(qkv_input *in) {
+    bool padded = false;
+    for (;;) {
+        while (in->begin < in->end && in->raw[in->begin] == 0) in->begin++, padded = true;
+        if (in->ended || in->end - in->begin >= 2 || (in->begin < in->end && in->raw[in->begin] != 0x1f)) break;
+        if (in->end == INPUT_BUFFER && in->begin < in->end) { /* its last byte may be the first of a member */
+            in->raw[0] = in->raw[in->begin];
+            in->begin = 0, in->end = 1;
+        }
+        QKV_TRY(fill(in));
+    }
+    if (in->begin == in->end) return QKV_OK;
+    const unsigned char *at = in->raw + in->begin;
+    if (!padded && in->end - in->begin >= 2 && at[0] == 0x1f && at[1] == 0x8b) return begin_member(in);
+    qkv_log(in->ctx, "%s: the bytes behind the end of the gzip stream are ignored", in->name);
+    in->begin = in->end;
+    in->ended = true;
     return QKV_OK;
 }
 
@@ -114,12 +139,8 @@ static qkv_status read_gzip(qkv_input *in, void *buffer, int64_t size, int64_t *
             return QKV_OK;
         }
         if (!in->inflating) {
-            /* Between members: another one may follow; zero padding, as tape tools write it, ends the file. */
-            if (in->raw[in->begin] == 0) {
-                in->begin = in->end;
-                continue;
-            }
-            QKV_TRY(begin_member(in));
+            QKV_TRY(in->members > 0 ? next_member(in) : begin_member(in));
+            if (!in->inflating) return QKV_OK;
         }
         in->z.next_in = in->raw + in->begin;
         in->z.avail_in = (unsigned)(in->end - in->begin);
@@ -173,6 +194,7 @@ void qkv_input_close(qkv_input *in) {
 qkv_status qkv_file_read(qkv_ctx *ctx, const char *path, int64_t limit, char **data, int64_t *size) {
     *data = NULL;
     *size = 0;
+    if (!*path) return qkv_fail(ctx, QKV_IO, "the path is empty");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return qkv_fail(ctx, QKV_IO, "%s: %s", path, strerror(errno));
     struct stat info;
@@ -270,6 +292,7 @@ static qkv_status open_temporary(qkv_output *o) {
 
 qkv_status qkv_output_open(qkv_ctx *ctx, const char *path, qkv_output **output) {
     *output = NULL;
+    if (!*path) return qkv_fail(ctx, QKV_IO, "the path is empty");
     qkv_output *o;
     QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof *o, &o));
     o->ctx = ctx;

@@ -10,7 +10,8 @@
 /* ---- reading ---- */
 typedef struct qkv_input qkv_input;
 
-/* Opens a file or "-" (standard input); gzip is recognised by its first bytes (several members in a row are legal). */
+/* Opens a file or "-" (standard input); gzip is recognised by its first bytes. Several members in a row are legal; other bytes
+ * behind a member end the input, with a line in the log. */
 qkv_status qkv_input_open(qkv_ctx *ctx, const char *path, qkv_input **input) QKV_MUST_USE;
 /* Reads up to `size` bytes as soon as some are there; *got = 0 at the end. A damaged gzip stream is QKV_BAD_FORMAT. */
 qkv_status qkv_input_read(qkv_input *input, void *buffer, int64_t size, int64_t *got) QKV_MUST_USE;

@@ -22,7 +22,10 @@ struct qkv_lines {
 
 qkv_status qkv_lines_open(qkv_ctx *ctx, const char *path, qkv_lines **lines) {
     qkv_lines *l;
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!lines) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no place for the reader of lines: lines is NULL");
     *lines = NULL;
+    if (!path) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "lines are read from a path, not from NULL");
     QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof *l, &l));
     l->ctx = ctx;
     qkv_status status = qkv_input_open(ctx, path, &l->input);
@@ -81,6 +84,8 @@ static bool find_line(qkv_lines *l, int64_t *stop) {
 
 qkv_status qkv_lines_next(qkv_lines *l, const char **text, int64_t *length) {
     int64_t stop;
+    if (!l) return QKV_BAD_ARGUMENT;
+    if (!text || !length) return qkv_fail(l->ctx, QKV_BAD_ARGUMENT, "there is no place for a line: %s is NULL", text ? "length" : "text");
     *text = NULL, *length = 0;
     if (l->failed != QKV_OK) return qkv_fail(l->ctx, l->failed, "%s", l->message);
     while (!find_line(l, &stop)) QKV_TRY(read_more(l));
@@ -100,6 +105,7 @@ qkv_status qkv_lines_next(qkv_lines *l, const char **text, int64_t *length) {
 
 int qkv_lines_ready(qkv_lines *l) {
     int64_t stop;
+    if (!l) return 0;
     while (l->failed == QKV_OK && !find_line(l, &stop)) {
         if (!qkv_input_ready(l->input)) return 0;
         l->failed = read_more(l);
@@ -109,12 +115,13 @@ int qkv_lines_ready(qkv_lines *l) {
 }
 
 int64_t qkv_lines_number(const qkv_lines *l) {
-    return l->number;
+    return l ? l->number : 0;
 }
 
 const char *qkv_line_column(const char *line, int64_t length, int64_t column, int64_t *column_length) {
+    if (!column_length) return NULL;
     *column_length = 0;
-    if (!line || column < 1) return NULL;
+    if (!line || length < 0 || column < 1) return NULL;
     for (const char *end = line + length;; line++) {
         const char *tab = line < end ? memchr(line, '\t', (size_t)(end - line)) : NULL;
         if (column-- == 1) {

@@ -14,6 +14,7 @@ static const magic magics[] = {
     {"\x7F"
      "ELF",
      4, "an ELF program"},
+    {"\x1F\x8B\x08", 3, "gzip inside gzip: unpack it once"},
     {"PK\x03\x04", 4, "a zip archive (or an office document)"},
     {"\x89PNG", 4, "a PNG picture"},
     {"\xFF\xD8\xFF", 3, "a JPEG picture"},

@@ -1,5 +1,6 @@
 #include "data/table.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -87,6 +88,8 @@ static qkv_status sniff(qkv_table *t, const char *text, int64_t length) {
     return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: this is %s; expected UTF-8 lines label<TAB>text", t->name, what);
 }
 
+enum { POLL_ROWS = 4096 };
+
 static qkv_status read_rows(qkv_table *t, qkv_lines *lines) {
     int64_t blank = 0; /* the first of the empty lines since the last row */
     for (;;) {
@@ -96,6 +99,8 @@ static qkv_status read_rows(qkv_table *t, qkv_lines *lines) {
         if (!text) break;
         int64_t line = qkv_lines_number(lines);
         if (line == 1) QKV_TRY(sniff(t, text, length));
+        if (line % POLL_ROWS == 1 && qkv_stop_asked(t->ctx))
+            return qkv_fail(t->ctx, QKV_STOPPED, "%s: stopped on request at line %lld", t->name, (long long)line);
         if (length == 0) {
             if (blank == 0) blank = line;
             continue;
@@ -133,47 +138,93 @@ qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, qkv_table *t) {
 
 enum { ONE_IN = 10 };
 
-/* The row that must move, or stay, so that neither side is empty: -1 where the hash has left something on both. */
-static int64_t exception(const uint64_t *hash, int64_t count) {
-    int64_t moved = 0, smallest = 0;
-    for (int64_t i = 0; i < count; i++) {
-        moved += hash[i] % ONE_IN == 0;
-        if (hash[i] < hash[smallest]) smallest = i;
-    }
-    return moved > 0 && moved < count ? -1 : smallest;
+typedef struct candidate {
+    const qkv_row *row;
+    uint64_t hash;
+    bool moves;
+} candidate;
+
+static int compare_labels(const qkv_row *a, const qkv_row *b) {
+    size_t n = (size_t)(a->label_size < b->label_size ? a->label_size : b->label_size);
+    int order = memcmp(a->label, b->label, n);
+    return order ? order : (a->label_size > b->label_size) - (a->label_size < b->label_size);
 }
 
-static qkv_status copy_moving(const qkv_table *t, const uint64_t *hash, int64_t odd, qkv_table *held_out) {
+/* By label, then as in the file. */
+static int compare_candidates(const void *a, const void *b) {
+    const candidate *const *x = a, *const *y = b;
+    int order = compare_labels((*x)->row, (*y)->row);
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+static void choose(candidate *c, int64_t count) {
+    int64_t moved = 0, smallest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        c[i].moves = c[i].hash % ONE_IN == 0;
+        moved += c[i].moves;
+        if (c[i].hash < c[smallest].hash) smallest = i;
+    }
+    if (moved == 0) c[smallest].moves = true;
+}
+
+/* A class without a training row could never be predicted. */
+static void give_back(candidate **by_label, int64_t count) {
+    qsort(by_label, (size_t)count, sizeof *by_label, compare_candidates);
+    for (int64_t begin = 0, end; begin < count; begin = end) {
+        bool vanishes = true;
+        for (end = begin; end < count && compare_labels(by_label[begin]->row, by_label[end]->row) == 0; end++)
+            vanishes &= by_label[end]->moves;
+        if (vanishes) by_label[begin]->moves = false;
+    }
+}
+
+static qkv_status make_candidates(const qkv_table *t, candidate *c) {
+    candidate **by_label;
+    QKV_TRY(qkv_alloc(t->ctx, t->count, sizeof *by_label, &by_label));
     for (int64_t i = 0; i < t->count; i++) {
-        const qkv_row *r = &t->rows[i];
-        if ((hash[i] % ONE_IN == 0) != (i == odd))
-            QKV_TRY(add_row(held_out, r->label, r->label_size, r->text, r->text_size, r->line));
+        c[i] = (candidate){&t->rows[i], row_hash(&t->rows[i], 0), false};
+        by_label[i] = &c[i];
+    }
+    choose(c, t->count);
+    give_back(by_label, t->count);
+    qkv_free(t->ctx, by_label);
+    return QKV_OK;
+}
+
+static qkv_status copy_moving(const candidate *c, int64_t count, qkv_table *held_out) {
+    for (int64_t i = 0; i < count; i++) {
+        const qkv_row *r = c[i].row;
+        if (c[i].moves) QKV_TRY(add_row(held_out, r->label, r->label_size, r->text, r->text_size, r->line));
     }
     return QKV_OK;
 }
 
+static void keep_staying(qkv_table *t, const candidate *c) {
+    int64_t kept = 0;
+    t->hash = 0;
+    for (int64_t i = 0; i < t->count; i++) {
+        if (c[i].moves) continue;
+        t->hash = row_hash(&t->rows[i], t->hash);
+        t->rows[kept++] = t->rows[i];
+    }
+    t->count = kept;
+}
+
 qkv_status qkv_table_hold_out(qkv_table *t, qkv_table *held_out) {
-    uint64_t *hash;
+    candidate *c;
     *held_out = (qkv_table){.ctx = t->ctx};
     memcpy(held_out->name, t->name, sizeof t->name);
     if (t->count < 2) return QKV_OK;
-    QKV_TRY(qkv_alloc(t->ctx, t->count, sizeof *hash, &hash));
-    for (int64_t i = 0; i < t->count; i++) hash[i] = row_hash(&t->rows[i], 0);
-    int64_t odd = exception(hash, t->count), kept = 0;
-    qkv_status status = copy_moving(t, hash, odd, held_out);
+    QKV_TRY(qkv_alloc(t->ctx, t->count, sizeof *c, &c));
+    qkv_status status = make_candidates(t, c);
+    if (status == QKV_OK) status = copy_moving(c, t->count, held_out);
     if (status == QKV_OK) {
         t->empty_rows -= held_out->empty_rows;
         t->repaired_rows -= held_out->repaired_rows;
-        t->hash = 0;
-        for (int64_t i = 0; i < t->count; i++) {
-            if ((hash[i] % ONE_IN == 0) != (i == odd)) continue;
-            t->hash = row_hash(&t->rows[i], t->hash);
-            t->rows[kept++] = t->rows[i];
-        }
-        t->count = kept;
+        keep_staying(t, c);
     } else {
         qkv_table_free(held_out);
     }
-    qkv_free(t->ctx, hash);
+    qkv_free(t->ctx, c);
     return status;
 }

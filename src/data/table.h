@@ -26,12 +26,14 @@ typedef struct qkv_table {
 
 /* Reads the whole file. The label is everything before the first tab, the text everything after it. A line without a tab
  * or with an empty label is QKV_BAD_DATA: "train.tsv:120: 1 column, expected 2 (label<TAB>text)". Completely empty lines
- * at the end of the file are ignored. An empty file is QKV_BAD_DATA. UTF-16 and binary files are named as such. */
+ * at the end of the file are ignored. An empty file is QKV_BAD_DATA. UTF-16 and binary files are named as such. QKV_STOPPED
+ * when the stop callback asks for it. */
 qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, qkv_table *table) QKV_MUST_USE;
 void qkv_table_free(qkv_table *table);
 
-/* Moves one row in ten, chosen by the hash of its bytes, from `table` to `held_out` (order kept). At least one row stays
- * and, with two rows or more, at least one moves. */
+/* Moves one row in ten, chosen by the hash of its bytes, from `table` to `held_out` (order kept); where the hash picks none,
+ * the row with the smallest. Every label keeps a row in `table`: of a label that would vanish from it, the first row stays.
+ * So nothing may move, as in a table where every label occurs once. */
 qkv_status qkv_table_hold_out(qkv_table *table, qkv_table *held_out) QKV_MUST_USE;
 
 #endif

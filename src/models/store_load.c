@@ -262,7 +262,8 @@ qkv_status qkv_model_from_file(qkv_ctx *ctx, const qkv_safetensors *file, qkv_mo
 }
 
 qkv_status qkv_model_load(qkv_ctx *ctx, const char *path, qkv_model **model) {
-    if (!ctx || !model) return QKV_BAD_ARGUMENT;
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!model) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no place for the model: model is NULL");
     *model = NULL;
     if (!path) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "a model is loaded from a path, not from NULL");
     qkv_safetensors *file;

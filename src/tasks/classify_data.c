@@ -84,6 +84,8 @@ int32_t qkv_label_find(char *const *text, const int64_t *size, int64_t count, co
 
 /* ---- token ids ---- */
 
+enum { POLL_ROWS = 1024 };
+
 typedef struct encoder {
     qkv_ctx *ctx;
     const qkv_config *config;
@@ -149,6 +151,10 @@ qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_to
     qkv_status status = encode_start(ctx, count, &e, out);
     if (status == QKV_OK) status = qkv_alloc(ctx, count, sizeof *out->rows.target, &out->rows.target);
     for (int64_t i = 0; i < count && status == QKV_OK; i++) {
+        if (i % POLL_ROWS == 0 && qkv_stop_asked(ctx)) {
+            status = qkv_fail(ctx, QKV_STOPPED, "%s: stopped on request before row %lld", table->name, (long long)(first + i + 1));
+            break;
+        }
         const qkv_row *row = &table->rows[first + i];
         out->rows.target[i] = qkv_label_find(labels, label_sizes, label_count, row->label, row->label_size);
         status = append(&e, i, row->text, row->text_size, out);

@@ -31,7 +31,7 @@ typedef struct qkv_encoded {
 /* Each text as the input of a model of this config (of which only pooling and max_length are read). Targets stay NULL. */
 qkv_status qkv_encode_texts(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, int64_t count,
                             const char *const *texts, const int64_t *lengths, qkv_encoded *encoded) QKV_MUST_USE;
-/* Rows first .. first + count - 1 of a table, with targets. */
+/* Rows first .. first + count - 1 of a table, with targets. QKV_STOPPED when the stop callback asks for it. */
 qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, const qkv_table *table,
                             int64_t first, int64_t count, char *const *labels, const int64_t *label_sizes, int64_t label_count,
                             qkv_encoded *encoded) QKV_MUST_USE;

@@ -1,6 +1,8 @@
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "tasks/classify.h"
 #include "tasks/classify_data.h"
 #include "tasks/scorer.h"
@@ -25,8 +27,9 @@ typedef struct job {
     qkv_encoded train, dev;
 
     /* model */
-    qkv_model *model;
+    qkv_classifier *plain;       /* until the model owns it */
     qkv_classifier *recomputing; /* the same network with RECOMPUTE segments, or NULL */
+    qkv_model *model;            /* once its weights are allocated */
     const qkv_classifier *net;   /* the one that is trained */
 
     /* the task */
@@ -53,6 +56,7 @@ static void free_job(job *j) {
     qkv_counts_free(j->ctx, &j->counts);
     qkv_free(j->ctx, j->packed);
     qkv_classifier_free(j->recomputing);
+    qkv_classifier_free(j->plain);
     qkv_model_free(j->model);
 }
 
@@ -98,6 +102,9 @@ static qkv_status encode(job *j, const qkv_table *table, qkv_encoded *out) {
 
 /* Names the dev labels that training never saw: they can only be wrong. */
 static qkv_status note_unseen(job *j) {
+    if (j->dev.rows.count == 0)
+        qkv_log(j->ctx, "no row could be held out: every label needs its rows for training, so the last weights are kept "
+                        "unevaluated");
     qkv_labels unseen;
     QKV_TRY(qkv_labels_collect(j->ctx, &j->dev_table, j->dev.rows.target, &unseen));
     j->unseen_labels = unseen.count;
@@ -152,16 +159,53 @@ static qkv_status prepare_data(job *j, const char *train, const char *dev) {
 
 /* ---- model ---- */
 
-static qkv_status make_model(job *j) {
+static qkv_status make_net(job *j) {
     qkv_config config = qkv_classify_config(j->o, qkv_tokenizer_vocab(j->tokenizer), j->labels.count);
-    QKV_TRY(qkv_model_create(j->ctx, "classify", &config, &j->model));
+    QKV_TRY(qkv_classifier_create(j->ctx, &config, false, &j->plain));
+    if (j->o->recompute) QKV_TRY(qkv_classifier_create(j->ctx, &config, true, &j->recomputing));
+    j->net = j->recomputing ? j->recomputing : j->plain;
+    return QKV_OK;
+}
+
+static qkv_status make_model(job *j) {
+    QKV_TRY(qkv_model_adopt(j->ctx, "classify", j->plain, &j->model));
+    j->plain = NULL;
     j->model->tokenizer = j->tokenizer;
     j->tokenizer = NULL;
     for (int64_t i = 0; i < j->labels.count; i++) QKV_TRY(qkv_model_set_label(j->model, i, j->labels.text[i], j->labels.size[i]));
-    if (j->o->recompute) QKV_TRY(qkv_classifier_create(j->ctx, &config, true, &j->recomputing));
-    j->net = j->recomputing ? j->recomputing : j->model->net;
     qkv_reg_init(qkv_classifier_reg(j->net), j->o->seed, j->model->weights);
     return QKV_OK;
+}
+
+/* ---- memory ---- */
+
+typedef struct amount {
+    char s[32];
+} amount;
+
+static amount amount_of(int64_t bytes) {
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    int64_t tenths = bytes / 100;
+    for (; tenths >= 10000 && unit < 4; unit++) tenths /= 1000;
+    amount a;
+    snprintf(a.s, sizeof a.s, "%" PRId64 ".%" PRId64 " %s", tenths / 10, tenths % 10, units[unit]);
+    return a;
+}
+
+static qkv_status check_memory(job *j, const qkv_train_plan *plan) {
+    const qkv_classify_options *o = j->o;
+    int64_t available = qkv_memory_available();
+    if (available < 0 || plan->bytes <= available) return QKV_OK;
+    char position[64] = "", buckets[64] = "";
+    if (o->position == QKV_POSITION_LEARNED)
+        snprintf(position, sizeof position, "max-length=%" PRId64 " (position table), ", o->max_length);
+    if (o->ngrams > 1) snprintf(buckets, sizeof buckets, "ngram-buckets=%" PRId64 ", ", o->ngram_buckets);
+    return qkv_fail(j->ctx, QKV_NO_MEMORY,
+                    "training needs %s of memory (%s of it activations), %s are free: lower %sdim=%" PRId64 ", vocab=%" PRId64
+                    ", %sor batch-tokens=%" PRId64,
+                    amount_of(plan->bytes).s, amount_of(plan->activation_bytes).s, amount_of(available).s, position, o->dim,
+                    o->vocab, buckets, o->batch_tokens);
 }
 
 /* ---- the task ---- */
@@ -192,7 +236,8 @@ static qkv_status evaluate(void *self, qkv_exec *x, qkv_task_score *score) {
     if (status != QKV_OK || x->plan) return status;
     qkv_scores s;
     qkv_counts_scores(&j->counts, &s);
-    *score = (qkv_task_score){s.loss, s.accuracy, s.macro_f1, 0};
+    *score = (qkv_task_score){.loss = s.loss, .accuracy = s.accuracy, .macro_f1 = s.macro_f1};
+    score->blind = j->unseen_rows == j->dev.rows.count;
     score->metric = j->o->metric == 0 ? s.accuracy : j->o->metric == 1 ? s.macro_f1 : -s.loss;
     return QKV_OK;
 }
@@ -203,12 +248,20 @@ static qkv_status prepare_task(job *j, int64_t *bytes) {
     *bytes = reg->size * (int64_t)sizeof(real);
     QKV_TRY(qkv_gather_create(j->ctx, &j->train.rows, j->o->batch_tokens, max_rows, &j->gather));
     if (j->dev.rows.count == 0) return QKV_OK;
-    int64_t packed = qkv_reg_packed_size(reg);
-    *bytes += packed * (int64_t)sizeof(real);
-    QKV_TRY(qkv_alloc(j->ctx, packed, sizeof(real), &j->packed));
+    *bytes += qkv_reg_packed_size(reg) * (int64_t)sizeof(real);
     QKV_TRY(qkv_counts_create(j->ctx, j->labels.count, &j->counts));
     j->counts.unseen_labels = j->unseen_labels;
     return qkv_scorer_create(j->ctx, j->net, &j->dev.rows, &j->scorer);
+}
+
+/* The loop calls it between the plan and its own big blocks. */
+static qkv_status allocate(void *self, const qkv_train_plan *plan, real **weights) {
+    job *j = self;
+    QKV_TRY(check_memory(j, plan));
+    QKV_TRY(make_model(j));
+    *weights = j->model->weights;
+    if (j->dev.rows.count == 0) return QKV_OK;
+    return qkv_alloc(j->ctx, qkv_reg_packed_size(qkv_classifier_reg(j->net)), sizeof(real), &j->packed);
 }
 
 static qkv_loop_options loop_options(const job *j) {
@@ -245,9 +298,10 @@ static qkv_status run_task(job *j) {
         .offset = j->train.rows.offset,
         .step = step,
         .evaluate = j->dev.rows.count > 0 ? evaluate : NULL,
+        .allocate = allocate,
     };
     qkv_loop_options options = loop_options(j);
-    return qkv_loop_run(j->ctx, &task, &options, j->callbacks, bytes, j->model->weights, &j->result);
+    return qkv_loop_run(j->ctx, &task, &options, j->callbacks, bytes, NULL, &j->result);
 }
 
 /* ---- record ---- */
@@ -271,10 +325,15 @@ static json_t *dev_record(const job *j) {
     return data_record(j->dev_name, j->dev.rows.count, j->dev_hash);
 }
 
+/* JSON has no NaN. */
+static json_t *number(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
 static json_t *metrics_record(const job *j) {
     const qkv_task_score *s = &j->result.best;
     if (j->result.best_step < 0) return json_object();
-    return json_pack("{s:f, s:f, s:f}", "loss", s->loss, "accuracy", s->accuracy, "macro_f1", s->macro_f1);
+    return json_pack("{s:o, s:o, s:o}", "loss", number(s->loss), "accuracy", number(s->accuracy), "macro_f1", number(s->macro_f1));
 }
 
 /* Nothing in it depends on time, place or threads, so that the same run gives the same file. */
@@ -297,7 +356,7 @@ static qkv_status make_record(job *j, json_t *recorded, qkv_status ended) {
 static qkv_status fit(job *j, json_t *recorded, const char *train, const char *dev) {
     QKV_TRY(qkv_classify_check(j->ctx, j->o));
     QKV_TRY(prepare_data(j, train, dev));
-    QKV_TRY(make_model(j));
+    QKV_TRY(make_net(j));
     qkv_status status = run_task(j);
     if (j->result.usable && (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC)) {
         QKV_TRY(make_record(j, recorded, status));

@@ -343,6 +343,7 @@ static qkv_status learn(trainer *r) {
             continue;
         }
         heap_drop_top(r);
+        QKV_TRY(qkv_vocab_poll(r->t, r->t->count));
         int32_t made;
         QKV_TRY(qkv_vocab_merge(r->t, p->left, p->right, &made));
         if (made < 0) continue;

@@ -4,13 +4,19 @@
 #include "text/counts.h"
 #include "text/vocab.h"
 
+qkv_status qkv_text_check(qkv_ctx *ctx, const char *what, int64_t index, const char *text, int64_t length) {
+    if (length < 0 || length > QKV_TEXT_LIMIT)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s %lld has a length of %lld, which is not in 0..%lld", what, (long long)index,
+                        (long long)length, (long long)QKV_TEXT_LIMIT);
+    if (length > 0 && !text)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s %lld is NULL, with a length of %lld", what, (long long)index, (long long)length);
+    return QKV_OK;
+}
+
 static qkv_status check_texts(qkv_ctx *ctx, int64_t count, const char *const *texts, const int64_t *lengths) {
     if (count < 0 || (count > 0 && (!texts || !lengths)))
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%lld texts without texts or lengths", (long long)count);
-    for (int64_t i = 0; i < count; i++)
-        if (lengths[i] < 0 || (lengths[i] > 0 && !texts[i]))
-            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "text %lld has no bytes or a length of %lld", (long long)i,
-                            (long long)lengths[i]);
+    for (int64_t i = 0; i < count; i++) QKV_TRY(qkv_text_check(ctx, "text", i, texts[i], lengths[i]));
     return QKV_OK;
 }
 
@@ -19,6 +25,7 @@ static qkv_status train_bpe(qkv_tokenizer *t, int64_t count, const char *const *
     qkv_status status = qkv_vocab_add_bytes(t);
     for (int64_t i = 0; i < count && status == QKV_OK; i++) {
         qkv_folded n;
+        if ((status = qkv_vocab_poll(t, i)) != QKV_OK) break;
         status = qkv_folded_make(t->ctx, t->options.lowercase, texts[i], lengths[i], &n);
         if (status != QKV_OK) break;
         status = qkv_piece_counts_add(&counts, n.text, n.length);
@@ -33,7 +40,10 @@ qkv_status qkv_tokenizer_train(qkv_ctx *ctx, const qkv_tokenizer_options *option
                                const int64_t *lengths, qkv_tokenizer **tokenizer) {
     qkv_tokenizer *t;
     qkv_status status = QKV_OK;
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!tokenizer) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no place for the tokenizer: tokenizer is NULL");
     *tokenizer = NULL;
+    if (!options) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "the tokenizer's options are NULL");
     QKV_TRY(qkv_vocab_check(ctx, options));
     QKV_TRY(check_texts(ctx, count, texts, lengths));
     QKV_TRY(qkv_vocab_create(ctx, options, &t));
@@ -57,7 +67,7 @@ qkv_status qkv_tokenizer_train(qkv_ctx *ctx, const qkv_tokenizer_options *option
 }
 
 int64_t qkv_tokenizer_vocab(const qkv_tokenizer *t) {
-    return t->count;
+    return t ? t->count : 0;
 }
 const qkv_tokenizer_options *qkv_tokenizer_options_of(const qkv_tokenizer *t) {
     return &t->options;
@@ -67,10 +77,13 @@ qkv_status qkv_tokenizer_encode(qkv_ctx *ctx, const qkv_tokenizer *t, const char
                                 int64_t capacity, int64_t *count) {
     qkv_folded n;
     qkv_status status = QKV_OK;
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!count) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no place for the number of tokens: count is NULL");
     *count = 0;
-    if (length < 0 || (length > 0 && !text) || capacity < 0 || (capacity > 0 && !tokens))
-        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "a text of %lld bytes or a buffer of %lld tokens is not there", (long long)length,
-                        (long long)capacity);
+    if (!t) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "the tokenizer is NULL");
+    QKV_TRY(qkv_text_check(ctx, "text", 0, text, length));
+    if (capacity < 0 || (capacity > 0 && !tokens))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "a buffer of %lld tokens is not there", (long long)capacity);
     QKV_TRY(qkv_folded_make(ctx, t->options.lowercase, text, length, &n));
     qkv_sink sink = {.tokens = tokens, .capacity = capacity, .folded = &n};
     switch (t->options.kind) {
@@ -90,8 +103,9 @@ qkv_status qkv_tokenizer_encode(qkv_ctx *ctx, const qkv_tokenizer *t, const char
 }
 
 const char *qkv_tokenizer_piece(const qkv_tokenizer *t, int32_t id, int64_t *length) {
+    if (!length) return "";
     *length = 0;
-    if (id < 0 || id >= t->count) return "";
+    if (!t || id < 0 || id >= t->count) return "";
     *length = qkv_vocab_size_of(t, id);
     return qkv_vocab_bytes_of(t, id);
 }

@@ -101,6 +101,12 @@ qkv_status qkv_chars_train(qkv_tokenizer *t, int64_t count, const char *const *t
 qkv_status qkv_chars_set(qkv_tokenizer *t, const int32_t *cps, int64_t count) QKV_MUST_USE;
 void qkv_chars_encode(const qkv_tokenizer *t, qkv_sink *s);
 
+/* Asks the stop callback at every 1024th `turn` of training: QKV_STOPPED if it says so. */
+static inline qkv_status qkv_vocab_poll(const qkv_tokenizer *t, int64_t turn) {
+    if (turn % 1024 != 0 || !qkv_stop_asked(t->ctx)) return QKV_OK;
+    return qkv_fail(t->ctx, QKV_STOPPED, "stopped on request while the tokenizer was trained");
+}
+
 /* bpe_train.c */
 struct qkv_piece_counts;
 qkv_status qkv_bpe_train(qkv_tokenizer *t, const struct qkv_piece_counts *counts) QKV_MUST_USE;

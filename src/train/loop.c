@@ -144,7 +144,9 @@ static qkv_status one_step(loop *l, const qkv_batches *b, int64_t windows) {
 
 /* ---- evaluation ---- */
 
+/* A metric that is not a number never beats a number. */
 static bool better(const qkv_task_score *a, const qkv_task_score *b) {
+    if (isnan(b->metric)) return !isnan(a->metric);
     return a->metric > b->metric || (a->metric == b->metric && a->loss < b->loss);
 }
 
@@ -153,7 +155,8 @@ static qkv_status evaluate(loop *l) {
     qkv_task_score score = {0};
     ready(l, false, QKV_PASS_FORWARD);
     QKV_TRY(l->task->evaluate(l->task->self, &l->x, &score));
-    bool best = isfinite(score.loss) && isfinite(score.metric) && (l->s.best_step < 0 || better(&score, &l->s.best));
+    bool finite = isfinite(score.loss) && isfinite(score.metric);
+    bool best = score.blind || (finite && (l->s.best_step < 0 || better(&score, &l->s.best)));
     if (best) {
         l->s.best = score;
         l->s.best_step = l->s.step;
@@ -176,9 +179,10 @@ static qkv_status evaluate(loop *l) {
 }
 
 static bool evaluation_due(loop *l) {
-    if (!l->task->evaluate || !(l->o->evaluate > 0) || l->epoch < l->next_evaluation - 1e-9) return false;
-    while (l->next_evaluation <= l->epoch + 1e-9) l->next_evaluation += l->o->evaluate;
-    return true;
+    const double slack = 1e-9, every = l->o->evaluate;
+    if (!l->task->evaluate || !(every > 0) || l->epoch < l->next_evaluation - slack) return false;
+    if (every > slack) l->next_evaluation = every * (floor((l->epoch + slack) / every) + 1);
+    return true; /* a shorter time than the slack is over after every step */
 }
 
 /* ---- the run ---- */
@@ -271,7 +275,7 @@ static int64_t extra_blocks(const loop *l) {
     return (l->plan.steps > 0 ? 3 : 0) + (l->task->evaluate ? 1 : 0);
 }
 
-static void emit_plan(const loop *l, int64_t bytes) {
+static qkv_train_plan announce(const loop *l, int64_t bytes) {
     qkv_train_event event = {.kind = QKV_TRAIN_PLAN};
     event.u.plan = (qkv_train_plan){
         .parameters = parameters(l->task->reg),
@@ -283,6 +287,7 @@ static void emit_plan(const loop *l, int64_t bytes) {
         .flops_per_step = l->plan.flops_per_step,
     };
     emit(l, &event);
+    return event.u.plan;
 }
 
 static qkv_status memory(loop *l) {
@@ -301,7 +306,9 @@ static qkv_status memory(loop *l) {
 static qkv_status plan_and_run(loop *l, int64_t bytes, qkv_loop_result *result) {
     QKV_TRY(qkv_loop_plan_make(l->ctx, l->task, l->o, &l->plan));
     l->schedule = (qkv_schedule){l->o->schedule, qkv_warmup_steps(l->o->warmup, l->plan.steps), l->plan.steps};
-    emit_plan(l, bytes);
+    qkv_train_plan plan = announce(l, bytes);
+    if (qkv_stop_asked(l->ctx)) return qkv_fail(l->ctx, QKV_STOPPED, "stopped on request before the first step");
+    if (l->task->allocate) QKV_TRY(l->task->allocate(l->task->self, &plan, &l->s.weights));
     QKV_TRY(memory(l));
     return run(l, result);
 }
@@ -310,9 +317,10 @@ qkv_status qkv_loop_run(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_optio
                         int64_t bytes, real *weights, qkv_loop_result *result) {
     loop l = {
         .ctx = ctx, .task = task, .o = options, .callbacks = callbacks, .begun = qkv_now(), .next_evaluation = options->evaluate};
-    l.s = (qkv_train_state){.evaluated_at = -1, .best_step = -1, .blocks = task->reg->size, .weights = weights};
+    const qkv_task_score none = {.loss = NAN, .accuracy = NAN, .macro_f1 = NAN, .metric = NAN};
+    l.s = (qkv_train_state){.evaluated_at = -1, .best_step = -1, .best = none, .blocks = task->reg->size, .weights = weights};
     l.x = (qkv_exec){.ctx = ctx, .reg = task->reg, .seed = options->seed};
-    *result = (qkv_loop_result){.best_step = -1};
+    *result = (qkv_loop_result){.best_step = -1, .best = none};
     qkv_status status = plan_and_run(&l, bytes, result);
     qkv_free(ctx, l.s.grads);
     qkv_free(ctx, l.s.m);

@@ -12,8 +12,9 @@
 #include "train/schedule.h"
 
 typedef struct qkv_task_score {
-    double loss, accuracy, macro_f1; /* reported */
+    double loss, accuracy, macro_f1; /* reported; NaN where there is nothing to take it of */
     double metric;                   /* the larger the better; decides which weights are kept. Ties go to the lower loss */
+    bool blind;                      /* no dev row has a label the model knows: the score says nothing, the last weights are kept */
 } qkv_task_score;
 
 /* What is being trained. */
@@ -33,6 +34,10 @@ typedef struct qkv_task {
     /* Scores the dev set with x->weights; x->plan: books the largest batch. Must not allocate. NULL: there is no dev set, and
      * the last weights are kept. */
     qkv_status (*evaluate)(void *self, qkv_exec *x, qkv_task_score *score);
+
+    /* Called once, after the plan was announced and before anything big is allocated: refuses (QKV_NO_MEMORY) what does not
+     * fit, or makes the initialised weights, *weights. NULL: the caller of qkv_loop_run gave them. */
+    qkv_status (*allocate)(void *self, const qkv_train_plan *plan, real **weights);
 } qkv_task;
 
 typedef struct qkv_loop_options {
@@ -44,7 +49,7 @@ typedef struct qkv_loop_options {
     double lr, embedding_lr, weight_decay, beta1, beta2, epsilon;
     bool lazy_embedding;
     double clip;     /* 0: none */
-    double evaluate; /* epochs between evaluations; 0: at the end only */
+    double evaluate; /* epochs between evaluations, which happen once a step at most; 0: at the end only */
     uint64_t seed;
 } qkv_loop_options;
 
@@ -66,13 +71,14 @@ typedef struct qkv_loop_result {
     bool usable; /* weights are worth keeping: the best evaluated ones, or, without a dev set, the last */
     int64_t steps, skipped;
     int64_t best_step;   /* -1: no evaluation gave a finite loss */
-    qkv_task_score best; /* of the weights that were left in `weights` */
+    qkv_task_score best; /* of the weights that were left in `weights`; NaNs without an evaluation */
 } qkv_loop_result;
 
-/* Trains `weights` (one block of the registry, initialised) in place and leaves the best in it.
- * QKV_OK; QKV_STOPPED when the stop callback asked (after the step at hand and, if there was none, one evaluation);
- * QKV_NUMERIC after five non-finite losses or gradients in a row, or when no evaluation was finite. *result is filled in
- * these three cases. `bytes` is what the caller holds already, for the plan event. */
+/* Trains `weights` (one block of the registry, initialised; NULL where the task allocates them) in place and leaves the best
+ * in it. QKV_OK; QKV_STOPPED when the stop callback asked (after the step at hand and, if there was none, one evaluation;
+ * before the first step at once, and nothing is usable); QKV_NUMERIC after five non-finite losses or gradients in a row, or
+ * when no evaluation was finite. *result is filled in these three cases. `bytes` is what the caller holds already or will
+ * when it allocates, for the plan event. */
 qkv_status qkv_loop_run(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options, const qkv_train_callbacks *callbacks,
                         int64_t bytes, real *weights, qkv_loop_result *result) QKV_MUST_USE;
 

@@ -121,8 +121,10 @@ static qkv_status plan_evaluation(planner *p) {
 }
 
 static qkv_status plan_all(planner *p, qkv_loop_plan *plan) {
-    for (int64_t epoch = 0; p->task->rows > 0 && more_epochs(p->o, epoch, plan->steps); epoch++)
+    for (int64_t epoch = 0; p->task->rows > 0 && more_epochs(p->o, epoch, plan->steps); epoch++) {
+        if (qkv_stop_asked(p->ctx)) return qkv_fail(p->ctx, QKV_STOPPED, "stopped on request while the steps were planned");
         QKV_TRY(plan_epoch(p, epoch, plan));
+    }
     if (plan->steps > 0) QKV_TRY(plan_update(p, plan));
     if (p->task->evaluate) QKV_TRY(plan_evaluation(p));
     plan->arena = p->x.arena.peak;

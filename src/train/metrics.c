@@ -1,5 +1,6 @@
 #include "train/metrics.h"
 
+#include <math.h>
 #include <string.h>
 
 qkv_status qkv_counts_create(qkv_ctx *ctx, int64_t classes, qkv_counts *c) {
@@ -36,6 +37,11 @@ static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;
 }
 
+/* Of nothing there is no mean. */
+static double mean(double sum, double count) {
+    return count > 0 ? sum / count : (double)NAN;
+}
+
 void qkv_counts_class(const qkv_counts *c, int64_t i, qkv_class_score *s) {
     double hits = (double)c->hits[i];
     *s = (qkv_class_score){
@@ -60,13 +66,13 @@ void qkv_counts_scores(const qkv_counts *c, qkv_scores *s) {
         weighted += one.f1 * (double)one.support;
     }
     int64_t rows = known + c->unseen_rows;
-    double accuracy = ratio((double)hits, (double)rows);
+    double accuracy = mean((double)hits, (double)rows);
     *s = (qkv_scores){
         .rows = rows,
-        .loss = ratio(c->loss_sum, (double)known),
+        .loss = mean(c->loss_sum, (double)known),
         .accuracy = accuracy,
-        .macro_f1 = ratio(f1, (double)labels),
+        .macro_f1 = rows > 0 ? ratio(f1, (double)labels) : (double)NAN,
         .micro_f1 = accuracy,
-        .weighted_f1 = ratio(weighted, (double)rows),
+        .weighted_f1 = mean(weighted, (double)rows),
     };
 }

@@ -7,7 +7,7 @@
  *   accuracy   hits / rows        micro-F1  the same number: every row has one gold and one predicted label
  *   macro-F1   mean of f1 over the labels that occur in gold or prediction, unseen gold labels included with f1 = 0
  *   weighted   mean of f1 weighted by support, unseen rows included with f1 = 0
- * The conventions are those of scikit-learn's f1_score with zero_division=0. Zero rows give zeros. */
+ * The conventions are those of scikit-learn's f1_score with zero_division=0. Without rows there is nothing to score: NaN. */
 #ifndef QKV_TRAIN_METRICS_H
 #define QKV_TRAIN_METRICS_H
 
@@ -30,7 +30,7 @@ void qkv_counts_add(qkv_counts *c, int64_t gold, int64_t predicted, double loss)
 
 typedef struct qkv_scores {
     int64_t rows;
-    double loss; /* mean over the rows with a known label; 0 if there are none */
+    double loss; /* mean over the rows with a known label; NaN if there are none */
     double accuracy, macro_f1, micro_f1, weighted_f1;
 } qkv_scores;
 

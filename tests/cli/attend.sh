@@ -154,7 +154,7 @@ has err 'q is 3 x 4 but k has width 5'
 run 2 attend --q q --k k --v many
 has err 'k has 2 rows but v has 1'
 run 2 attend --q q34 --k q34 --v q34 --heads 3
-has err 'q is 3 x 4; 3 heads do not divide the width 4'
+has err 'q is 3 x 4; its width does not split into 3 heads'
 run 2 attend --q q34 --k q34 --v q34 --heads 4 --kv-heads 3
 has err '--kv-heads 3 does not divide --heads 4'
 run 2 attend --q q34 --k q34 --v q34 --heads 4 --kv-heads 2
@@ -165,10 +165,20 @@ run 2 attend --example --q q --k k --v v
 run 2 attend --q - --k - --v v
 printf '1 2\n3\n' > ragged
 run 1 attend --q ragged --k k --v v
-has err 'ragged:2: 1 numbers, the rows above have 2'
+has err 'ragged:2: 1 number, the rows above have 2'
 printf '1 two\n' > word
 run 1 attend --q word --k k --v v
 has err "word:1: 'two' is not a number"
+for line in '1,,2' '1, ,2' '1 ,	,2' '1,,2 # two' ',1' '1,2,' '1,2, # end'; do
+    printf '# cells\n%s\n' "$line" > cells
+    run 1 attend --q cells --k k --v v
+    case $line in ,*) column=1 ;; 1,2,*) column=3 ;; *) column=2 ;; esac
+    has err "^qkv: cells:2: column $column is empty"
+done
+printf '1 ,\t2#two\n 1,1 \n' > cells
+run 0 attend --q cells --k k --v v --json
+"$QKV_JSON" out output > got
+same got example
 printf '1 1e39\n' > large
 run 1 attend --q large --k k --v v
 has err '1e39 is too large for 32 bits'
@@ -176,6 +186,25 @@ run 1 attend --q nowhere --k k --v v
 has err 'nowhere: No such file'
 run 2 attend --q q --k k --v v --window 1
 run 2 attend --q q --k k --v v --heads 0
+for window in 16777217,0 -1,16777217 99999999999,0; do
+    run 2 attend --q q --k k --v v --window=$window
+    has err "^qkv attend: --window=$window: the most is 16777216"
+done
+run 0 attend --q q --k k --v v --window 16777216,16777216
+
+# An option of another kind of attend would be ignored: it is refused.
+for option in --causal --weights --lse --scale=1 --window=1,1 --heads=1 --kv-heads=1; do
+    run 2 attend "$model" "text" "$option"
+    has err "^qkv attend: ${option%=*} does not go with MODEL$"
+    run 2 attend --example "$option"
+    has err "^qkv attend: ${option%=*} does not go with --example$"
+done
+for option in --layer=0 --head=0; do
+    run 2 attend --q q --k k --v v "$option"
+    has err "^qkv attend: ${option%=*} does not go with --q, --k and --v$"
+    run 2 attend --example "$option"
+done
+run 0 attend --example --json --threads 1
 
 # (c) The weights of a trained model.
 run 0 attend "$model" "The rose, the SEA" --threads 1

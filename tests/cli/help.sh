@@ -45,6 +45,12 @@ run 2 frobnicate
 has err "there is no verb 'frobnicate'"
 run 2 help tran
 has err "did you mean 'train'"
+run 2 help train foo
+has err "^qkv: train has no task 'foo'; it has: classify$"
+run 2 help predict foo
+has err "^qkv: predict has no tasks"
+run 2 help frobnicate foo
+has err "^qkv: there is no verb 'frobnicate'$"
 run 2 train tag
 has err "there is no task 'tag'; there is: classify"
 run 2 --frobnicate
@@ -102,6 +108,7 @@ empty err
 # One instruction set can be forced; an absent one is refused with those present.
 QKV_ISA=scalar run 0 attend --example
 QKV_ISA=sse9 run 2 attend --example
+has err '^qkv attend: QKV_ISA=sse9: no such kernels'
 has err 'scalar'
 QKV_ISA=sse9 run 0 help
 finish

@@ -48,12 +48,13 @@ empty out
 "$QKV" predict "$model" $one < /dev/null > out 2> err; is "empty input" $? 0
 empty out
 last="qkv predict, standard input closed"
-"$QKV" predict "$model" $one <&- > out 2> err; is "standard input closed" $? 0
+"$QKV" predict "$model" $one <&- > out 2> err; is "standard input closed" $? 1
+has err '^qkv: standard input: '
 empty out
 printf 'red\trose\nred\nred\tsea\tsky\n' > short
 run 0 predict "$model" short --column 2 $one
 is "a line without the column" "$(lines out)" 3
-has err '1 of 3 lines have no column 2, the first is line 2'
+has err '^qkv: warning: no column 2 in 1 of 3 lines, first in line 2'
 
 # Answers come before the input ends.
 last="qkv predict on a pipe"
@@ -91,6 +92,10 @@ fi
 "$QKV" predict "$model" "$texts" $one > /dev/full 2> err
 is "exit code with a full disk" $? 1
 has err 'standard output: No space left on device'
+
+(ulimit -f 1; "$QKV" predict "$model" $one --top 3 < "$texts" > out 2> err)
+is "exit code at a limit on the size of files" $? 1
+has err 'standard output: File too large'
 
 # Refusals.
 run 1 predict "$model" nowhere $one

@@ -31,7 +31,7 @@ at_least "loss" "$(json out loss)" 0.000001
 run 0 test "$model" more.tsv --threads 1
 has out 'does not know'
 has out '^  pink +2 rows$'
-has out '^  red  +1 rows$'
+has out '^  red  +1 row$'
 run 0 test "$model" more.tsv --json --threads 1
 is "rows" "$(json out rows)" 123
 is "unseen" "$(json out unseen_labels.0.rows)" 2
@@ -47,6 +47,11 @@ is accuracy "$(json out accuracy)" "$accuracy"
 { printf 'red\t'; for i in $(seq 200); do printf 'rose '; done; echo; } > long.tsv
 run 0 test "$model" long.tsv --json --threads 1
 is "cut rows" "$(json out cut_rows)" 1
+run 0 test "$model" long.tsv --threads 1
+has out '^1 row, 3 classes'
+has out '^1 row longer than the model reads'
+
+hasnt out '([0-9,]+) to \1 '
 
 # Refusals.
 run 1 test "$model" nowhere.tsv

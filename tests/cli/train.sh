@@ -36,6 +36,11 @@ run 0 train classify "$train" -ob $quick --no-bias --causal --window 4,-1 --json
 run 0 info b --json
 is bias "$(json out config.bias)" false
 is window "$(json out config.span_left) $(json out config.span_right)" "4 0"
+for value in off false 0; do
+    run 0 train classify -o b $quick --steps 1 --bias $value --causal "$train"
+    run 0 info b --json
+    is "bias and causal" "$(json out config.bias) $(json out config.span_right)" "false 0"
+done
 gzip -c "$train" > train.gz
 sed 's/$/\r/' "$train" > crlf.tsv
 for file in train.gz crlf.tsv; do
@@ -56,11 +61,36 @@ has err '^classes +60: class'
 has err 'and 44 more, the smallest class'
 { printf 'a\t\na\t\xff\xfe bad\nb\ttab\tin text\nb\tnul \000 here\nb\t'; head -c 100000 /dev/zero | tr '\0' x; echo; } > odd.tsv
 run 0 train classify odd.tsv odd.tsv -o b $quick
-has err 'cuts 1 rows'
+has err 'cuts 1 row \('
 awk '{ sub(/^[^\t]*/, "only"); print }' "$train" > one.tsv
 run 0 train classify one.tsv -o b $quick
+cp err err.one
 run 0 predict b "$QKV_MODELS/texts.txt" --top 2 --threads 1
 is "one class" "$(sort -u out)" "$(printf 'only\t1.000000')"
+printf 'a\trose\nb\tleaf\nodd \033[2J\tsea\n' > control.tsv
+run 0 train classify "$train" control.tsv -o c $quick
+has err "^qkv: warning: label 'odd .x1B\[2J'"
+is "one warning" "$(grep -c '^qkv: warning: all ' err.one)" 1
+
+# Labels that differ only in bytes that JSON does not have, or in how those are written, stay apart everywhere.
+awk 'BEGIN { for (i = 0; i < 30; i++) printf "a\xff\tred %d\na\\xFF\tgreen %d\na\\\tblue %d\nb\001\tsky %d\n", i, i, i, i }' > escapes.tsv
+run 0 train classify escapes.tsv escapes.tsv -o b $quick --json
+json out data.classes | grep -Fq '"a\\xFF"' || fail "classes: $(json out data.classes)"
+is "classes" "$(json out data.classes | grep -o '"label":"[^"]*"' | sort -u | lines /dev/stdin)" 4
+has err '^classes +4: .*a\\\\xFF 30,'
+has err '^classes +4: .*a\\xFF 30,'
+has err 'b\\x01 30'
+run 0 info b --json
+json out labels > labels
+run 0 test b escapes.tsv --json --threads 1
+is "labels of test and info" "[$(json out classes | grep -o '"label":"[^"]*"' | cut -d : -f 2 | paste -sd ,)]" "$(cat labels)"
+echo red > red
+run 0 predict b red --json --threads 1
+is "probabilities" "$(json out probabilities | grep -o '"[^"]*":' | tr -d : | LC_ALL=C sort | paste -sd ,)" "$(tr -d '[]' < labels | tr , '\n' | LC_ALL=C sort | paste -sd ,)"
+run 0 test b escapes.tsv --threads 1
+for name in 'a\\\\ ' 'a\\\\xFF ' 'a\\xFF ' 'b\\x01 '; do has out "^$name"; done
+run 0 info b
+has out '^labels +4: a\\\\, a\\\\xFF, a\\xFF, b\\x01$|^labels +4: .*a\\\\xFF'
 
 # Refusals, before any work where that is possible.
 run 2 train classify "$train"
@@ -85,6 +115,13 @@ run 2 train classify "$train" -o m --window 3
 run 2 train classify "$train" -o m --size huge
 has err '--size=huge: expected one of tiny\|small\|base'
 run 2 train classify "$train" -o -
+run 2 train classify "$train" -o m --log -
+has err 'a log cannot go to standard output'
+[ ! -e ./- ] || fail "--log - made a file of that name"
+run 2 train classify --bias maybe "$train" -o m
+has err '^qkv train classify: --bias=maybe: expected yes or no'
+run 2 train classify "$train" -o m --bias=maybe
+has err '^qkv train classify: --bias=maybe: expected yes or no'
 run 2 train classify - - -o m
 has err 'cannot both be standard input'
 cp "$train" own.tsv
@@ -119,6 +156,29 @@ run 1 train classify "$train" -o m --log /dev/full $quick
 has err '/dev/full: No space left on device; training goes on'
 has err 'the log is not complete'
 run 0 predict m "$QKV_MODELS/texts.txt" --threads 1
+
+# So does a limit on the size of files: an ordinary error, here for the fallback too, and no rest of a file.
+last="qkv train classify under ulimit -f"
+mkdir limited spare
+(ulimit -f 8; TMPDIR=$work/spare exec "$QKV" train classify "$train" -o limited/m $quick > out 2> err)
+is "exit code under a limit on the size of files" $? 1
+has err '^qkv: limited/m: writing failed: File too large'
+has err '^qkv: no model was written'
+is "files left" "$(ls limited spare | grep -v : | tr -d '\n')" ""
+
+# What cannot be measured is not a number: no row to evaluate on has a label that the model knows.
+printf 'pink\trose\npink\tleaf\n' > pink.tsv
+run 0 train classify "$train" pink.tsv -o b $quick --log log --json
+has err '^epoch .* dev loss +- '
+hasnt err 'nan'
+is "loss" "$(json out result.loss)" null
+is "loss" "$(grep evaluation log | "$QKV_JSON" /dev/stdin loss | sort -u)" null
+is "lines that name it" "$(grep -c "pink" err)" 1
+has err '^qkv: warning: .*pink'
+run 0 test b pink.tsv --threads 1
+has out '^loss +-$'
+run 0 test b pink.tsv --threads 1 --json
+is "loss" "$(json out loss)" null
 
 # Divergence: said, exit 1, and what is saved is finite.
 rm -f m

@@ -20,5 +20,10 @@ if "$QKV_BUILD/examples/classify" "$work/train.tsv" < "$work/lines" 2> "$work/re
     exit 1
 fi
 [ -s "$work/refused" ] || { echo "refused without a reason"; exit 1; }
+if [ -c /dev/full ] && "$QKV_BUILD/examples/classify" "$work/model" < "$work/lines" 2> "$work/refused" > /dev/full; then
+    echo "lost its output without a word"
+    exit 1
+fi
+[ -s "$work/refused" ] || { echo "a full disk without a reason"; exit 1; }
 cut -f1 "$work/example" | tr '\n' ' '
 echo

@@ -30,6 +30,8 @@ LD_LIBRARY_PATH="$prefix/$LIBDIR" "$work/shared" | diff "$expected" - || fail "p
     $(pkg-config --static --libs qkv | sed 's/-lqkv/-l:libqkv.a/')
 "$work/static" | diff "$expected" - || fail "pkg-config, static"
 
+case $(pkg-config --cflags qkv) in *-D*) fail "pkg-config --cflags defines something: $(pkg-config --cflags qkv)" ;; esac
+
 mkdir "$work/user"
 cat > "$work/user/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
@@ -46,4 +48,26 @@ END
 for kind in shared static; do
     "$work/user/build/$kind" | diff "$expected" - || fail "find_package, $kind"
 done
-echo "installed, moved, and used four ways"
+
+# A project that is C++ alone.
+if [ "$CXX" != none ]; then
+    mkdir "$work/cxx"
+    cat > "$work/cxx/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(user LANGUAGES CXX)
+find_package(qkv 0.1 REQUIRED COMPONENTS static)
+set_source_files_properties("$QKV_SOURCE/examples/attention.c" PROPERTIES LANGUAGE CXX)
+foreach(kind shared static)
+  add_executable(\${kind} "$QKV_SOURCE/examples/attention.c")
+endforeach()
+target_link_libraries(shared PRIVATE qkv::qkv)
+target_link_libraries(static PRIVATE qkv::static)
+END
+    "$CMAKE" -G Ninja -S "$work/cxx" -B "$work/cxx/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$CXX" > "$work/log" 2>&1 ||
+        { cat "$work/log"; fail "find_package, C++ alone"; }
+    "$CMAKE" --build "$work/cxx/build" > "$work/log" 2>&1 || { cat "$work/log"; fail "building with find_package, C++ alone"; }
+    for kind in shared static; do
+        "$work/cxx/build/$kind" | diff "$expected" - || fail "find_package, C++ alone, $kind"
+    done
+fi
+echo "installed, moved, and used by pkg-config and find_package, from C and C++"

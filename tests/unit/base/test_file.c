@@ -61,6 +61,78 @@ static void plain_and_gzip_read_alike(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+static void keep_line(void *user, const char *line) {
+    snprintf(user, 256, "%s", line);
+}
+
+static void append_bytes(const char *path, const void *data, size_t size) {
+    FILE *f = fopen(path, "ab");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Zero padding is silent, anything else warns; neither changes what is read. */
+static void bytes_behind_a_gzip_stream_are_ignored(void **state) {
+    (void)state;
+    static char zeros[200000], text[70000];
+    static const struct {
+        const char *bytes;
+        size_t size;
+        int warned;
+    } tails[] = {{"", 0, 0},  {"garbage", 7, 1}, {"\x1f", 1, 1},   {"\x1f\x8c and more", 11, 1},
+                 {"x", 1, 1}, {"\0\0\0", 3, 0},  {"\0\0x", 3, 1}, {"\0\x1f\x8b", 3, 1}};
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 2654435761u >> 24);
+    for (size_t i = 0; i < sizeof tails / sizeof *tails + 2; i++)
+        for (int members = 1; members < 3; members++) {
+            test_memory memory = {0};
+            qkv_ctx ctx = test_ctx(&memory);
+            char path[512], line[256] = "";
+            ctx.log = keep_line;
+            ctx.log_user = line;
+            /* the member's end at every place about the end of the input buffer, too */
+            unsigned first = i < 8 ? 1234 : (unsigned)(65536 - 100 + 7 * i);
+            gzip_file(test_path("tail.gz", path), "wb0", text, first);
+            if (members == 2) gzip_file(path, "ab9", text + first, sizeof text - first);
+            int warned = i < 8 ? tails[i].warned : i == 9;
+            if (i < 8) append_bytes(path, tails[i].bytes, tails[i].size);
+            else append_bytes(path, zeros, sizeof zeros);
+            if (i == 9) append_bytes(path, "end", 3);
+            int64_t size;
+            qkv_status status;
+            char *data = read_all(&ctx, path, 5000, &size, &status);
+            assert_int_equal(status, QKV_OK);
+            assert_int_equal(size, members == 2 ? sizeof text : first);
+            assert_memory_equal(data, text, (size_t)size);
+            assert_int_equal(warned, line[0] != 0);
+            if (warned) assert_non_null(strstr(line, "tail.gz: the bytes behind the end of the gzip stream are ignored"));
+            free(data);
+            assert_int_equal(memory.blocks, 0);
+        }
+}
+
+/* Two members whose border lies at every place about the end of the input buffer. */
+static void a_member_may_start_anywhere(void **state) {
+    (void)state;
+    static char text[70000];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 2654435761u >> 24);
+    for (unsigned first = 65536 - 60; first < 65536 + 4; first++) {
+        test_memory memory = {0};
+        qkv_ctx ctx = test_ctx(&memory);
+        char path[512];
+        gzip_file(test_path("border.gz", path), "wb0", text, first);
+        gzip_file(path, "ab9", text + first, sizeof text - first);
+        int64_t size;
+        qkv_status status;
+        char *data = read_all(&ctx, path, 100000, &size, &status);
+        assert_int_equal(status, QKV_OK);
+        assert_int_equal(size, sizeof text);
+        assert_memory_equal(data, text, sizeof text);
+        free(data);
+        assert_int_equal(memory.blocks, 0);
+    }
+}
+
 static void damaged_input_is_named(void **state) {
     (void)state;
     test_memory memory = {0};
@@ -215,6 +287,8 @@ static void output_refuses_and_follows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_and_gzip_read_alike),
+        cmocka_unit_test(bytes_behind_a_gzip_stream_are_ignored),
+        cmocka_unit_test(a_member_may_start_anywhere),
         cmocka_unit_test(damaged_input_is_named),
         cmocka_unit_test(the_old_file_or_the_new_one),
         cmocka_unit_test(output_refuses_and_follows),

@@ -247,6 +247,46 @@ static void every_failing_allocation_is_survived(void **state) {
     remove(path);
 }
 
+static void arguments(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    qkv_lines *lines = (void *)&ctx;
+    char path[512];
+    const char *text;
+    int64_t length;
+    assert_int_equal(qkv_lines_open(&ctx, "", &lines), QKV_IO);
+    assert_string_equal(ctx.message, "the path is empty");
+    assert_null(lines);
+    assert_int_equal(qkv_lines_open(&ctx, NULL, &lines), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(ctx.message, "NULL"));
+    ctx.message[0] = 0;
+    assert_int_equal(qkv_lines_open(&ctx, "x", NULL), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(ctx.message, "lines is NULL"));
+    assert_int_equal(qkv_lines_open(NULL, "x", &lines), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_lines_next(NULL, &text, &length), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_lines_ready(NULL), 0);
+    assert_int_equal(qkv_lines_number(NULL), 0);
+    qkv_lines_close(NULL);
+    assert_null(qkv_line_column(NULL, 0, 1, &length));
+    assert_null(qkv_line_column("a", 1, 1, NULL));
+    assert_null(qkv_line_column("a", -1, 1, &length));
+    test_write_file(test_path("arguments.txt", path), "a\n", 2);
+    assert_int_equal(qkv_lines_open(&ctx, path, &lines), QKV_OK);
+    assert_int_equal(qkv_lines_next(lines, NULL, &length), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(ctx.message, "text is NULL"));
+    assert_int_equal(qkv_lines_next(lines, &text, NULL), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(ctx.message, "length is NULL"));
+    assert_int_equal(qkv_lines_next(lines, &text, &length), QKV_OK); /* nothing was lost */
+    assert_string_equal(text, "a");
+    assert_int_equal(qkv_lines_next(lines, &text, &length), QKV_OK);
+    assert_null(text);
+    for (int i = 0; i < 2; i++) assert_int_equal(qkv_lines_ready(lines), 1); /* at the end */
+    qkv_lines_close(lines);
+    remove(path);
+    assert_int_equal(memory.blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(line_breaks),
@@ -256,6 +296,7 @@ int main(void) {
         cmocka_unit_test(a_pipe_is_not_read_ahead),
         cmocka_unit_test(what_cannot_be_read_says_why),
         cmocka_unit_test(columns),
+        cmocka_unit_test(arguments),
         cmocka_unit_test(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,6 +119,54 @@ static void other_kinds_of_files_are_named(void **state) {
         "t.tsv: this is binary data (6 control characters in the first 12 bytes); expected UTF-8 lines label<TAB>text");
 }
 
+static void gzip_inside_gzip_is_named(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    char inner[512], outer[512], bytes[4096];
+    gzFile gz = gzopen(test_path("inner.gz", inner), "wb");
+    gzputs(gz, "label\ttext\n");
+    gzclose(gz);
+    FILE *f = fopen(inner, "rb");
+    size_t size = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    gz = gzopen(test_path("outer.gz", outer), "wb");
+    assert_int_equal(gzwrite(gz, bytes, (unsigned)size), size);
+    gzclose(gz);
+    qkv_table t;
+    assert_int_equal(qkv_table_read(&ctx, inner, &t), QKV_OK);
+    qkv_table_free(&t);
+    assert_int_equal(qkv_table_read(&ctx, outer, &t), QKV_BAD_DATA);
+    assert_non_null(strstr(ctx.message, "outer.gz: this is gzip inside gzip"));
+    remove(inner);
+    remove(outer);
+    assert_int_equal(memory.blocks, 0);
+}
+
+static int stop_at(void *user) {
+    int *calls = user;
+    return --*calls < 0;
+}
+
+static void reading_stops_when_asked(void **state) {
+    (void)state;
+    char *bytes = malloc(1 << 20);
+    int64_t size = 0;
+    for (int i = 0; i < 20000; i++) size += sprintf(bytes + size, "l%d\ttext %d\n", i % 3, i);
+    for (int polls = 0; polls < 5; polls++) {
+        test_memory memory = {0};
+        qkv_ctx ctx = test_ctx(&memory);
+        int left = polls;
+        ctx.stop = stop_at;
+        ctx.stop_user = &left;
+        qkv_table t;
+        assert_int_equal(read_bytes(&ctx, bytes, size, &t), QKV_STOPPED);
+        assert_non_null(strstr(ctx.message, "t.tsv: stopped on request at line "));
+        assert_int_equal(memory.blocks, 0);
+    }
+    free(bytes);
+}
+
 /* What looks odd but is a row. */
 static void odd_rows_are_rows(void **state) {
     (void)state;
@@ -240,6 +288,46 @@ static void neither_side_is_left_empty(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+static int64_t rows_with(const qkv_table *t, const char *label) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->count; i++) n += strcmp(t->rows[i].label, label) == 0;
+    return n;
+}
+
+/* Every label keeps a training row, whatever the hash says; only the first of a vanishing one comes back. */
+static void no_label_vanishes(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    int empty = 0, shared = 0;
+    for (int labels = 2; labels < 7; labels++)
+        for (int each = 1; each < 4; each++)
+            for (int salt = 0; salt < 40; salt++) {
+                char bytes[2048];
+                int64_t size = 0;
+                qkv_table t, held;
+                for (int i = 0; i < labels * each; i++)
+                    size += sprintf(bytes + size, "%.*s\t%d\n", 1 + i % labels, "aaaaaaaa", salt % 2 ? 1000 * salt + i : salt);
+                assert_int_equal(read_bytes(&ctx, bytes, size, &t), QKV_OK);
+                assert_int_equal(qkv_table_hold_out(&t, &held), QKV_OK);
+                assert_int_equal(t.count + held.count, labels * each);
+                for (int l = 0; l < labels; l++) {
+                    char label[16];
+                    snprintf(label, sizeof label, "%.*s", 1 + l, "aaaaaaaa");
+                    assert_true(rows_with(&t, label) >= 1);
+                    /* rows that are all alike go by the same hash: all of them but the first */
+                    if (salt % 2 == 0 && rows_with(&held, label) > 1) assert_int_equal(rows_with(&t, label), 1), shared++;
+                }
+                if (each == 1) assert_int_equal(held.count, 0);
+                empty += held.count == 0;
+                for (int64_t i = 1; i < t.count; i++) assert_true(t.rows[i].line > t.rows[i - 1].line);
+                qkv_table_free(&t);
+                qkv_table_free(&held);
+            }
+    assert_true(empty > 0 && shared > 0);
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void every_failing_allocation_is_survived(void **state) {
     (void)state;
     char *bytes = malloc(1 << 20);
@@ -273,10 +361,13 @@ int main(void) {
         cmocka_unit_test(bad_rows_are_named_with_their_line),
         cmocka_unit_test(other_kinds_of_files_are_named),
         cmocka_unit_test(odd_rows_are_rows),
+        cmocka_unit_test(gzip_inside_gzip_is_named),
+        cmocka_unit_test(reading_stops_when_asked),
         cmocka_unit_test(what_cannot_be_opened_says_why),
         cmocka_unit_test(rows_large_and_many),
         cmocka_unit_test(one_row_in_ten_is_held_out),
         cmocka_unit_test(neither_side_is_left_empty),
+        cmocka_unit_test(no_label_vanishes),
         cmocka_unit_test(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

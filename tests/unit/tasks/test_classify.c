@@ -12,6 +12,7 @@ typedef struct seen {
     double first_epoch_flops;
     int first_epoch_steps;
     int stop_after;
+    int polls, stop_at_poll; /* stop_at_poll: from this question on; 0: never */
     int64_t calls_at_step, moves;
     double last_epoch;
     test_memory *memory;
@@ -40,7 +41,7 @@ static void on_event(void *user, const qkv_train_event *e) {
             s->first_epoch_flops += e->u.step.flops;
             s->first_epoch_steps++;
         }
-        assert_true(e->u.step.loss >= 0 && e->u.step.tokens > 0);
+        assert_true(e->u.step.loss >= 0 && e->u.step.rows > 0 && (e->u.step.tokens > 0 || s->data.empty_rows > 0));
         break;
     case QKV_TRAIN_EVALUATE:
         s->evaluations++;
@@ -53,8 +54,9 @@ static void on_event(void *user, const qkv_train_event *e) {
 }
 
 static int on_stop(void *user) {
-    const seen *s = user;
-    return s->stop_after > 0 && s->steps >= s->stop_after;
+    seen *s = user;
+    s->polls++;
+    return (s->stop_at_poll > 0 && s->polls >= s->stop_at_poll) || (s->stop_after > 0 && s->steps >= s->stop_after);
 }
 
 static void on_log(void *user, const char *line) {
@@ -425,6 +427,115 @@ static void stops_with_a_model(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* A stop while rows are read, the tokenizer is trained, rows are encoded or steps are planned: at once, without a model. */
+static void a_stop_before_the_first_step_leaves_no_model(void **state) {
+    (void)state;
+    char train[512];
+    toy_file("toy_early.tsv", 6000, 1, train);
+    for (int tokenizer = QKV_TOKENIZER_BPE; tokenizer <= QKV_TOKENIZER_BYTE; tokenizer++) {
+        int tokenizing = 0, encoding = 0, reading = 0, planning = 0;
+        for (int poll = 1;; poll++) {
+            test_memory memory = {0};
+            qkv_ctx ctx = toy_ctx(&memory, 2);
+            qkv_classify_options o = toy_options();
+            o.tokenizer = tokenizer;
+            o.steps = 2;
+            seen s = {.stop_at_poll = poll};
+            qkv_model *model = (qkv_model *)&o;
+            assert_int_equal(fit(&ctx, &o, train, NULL, &s, &model), QKV_STOPPED);
+            tokenizing += strstr(ctx.message, "tokenizer") != NULL;
+            reading += strstr(ctx.message, "at line") != NULL;
+            encoding += strstr(ctx.message, "before row") != NULL;
+            planning += strstr(ctx.message, "planned") != NULL || strstr(ctx.message, "before the first step") != NULL;
+            int steps = s.steps;
+            assert_int_equal(model != NULL, steps > 0);
+            qkv_model_free(model);
+            assert_int_equal(memory.blocks, 0);
+            if (steps > 0) break;
+        }
+        assert_int_equal(tokenizing > 2, tokenizer != QKV_TOKENIZER_BYTE);
+        assert_true(reading == 2 && encoding >= 6 && planning == 2);
+    }
+}
+
+/* Two rows of two classes: both are trained on, and nothing is left to evaluate. */
+static void without_dev_rows_the_last_weights_are_kept(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = toy_ctx(&memory, 2);
+    char train[512];
+    toy_text("toy_two.tsv", "no\tgloomy\nyes\tbright\n", train);
+    qkv_classify_options o = toy_options();
+    for (o.metric = 0; o.metric < 3; o.metric++) {
+        seen s = {0};
+        qkv_model *model;
+        assert_int_equal(fit(&ctx, &o, train, NULL, &s, &model), QKV_OK);
+        assert_true(s.data.train_rows == 2 && s.data.dev_rows == 0 && s.data.classes == 2 && s.data.held_out == 1);
+        assert_non_null(strstr(s.log, "no row could be held out"));
+        assert_int_equal(s.evaluations, 0);
+        assert_int_equal(s.end.best_step, s.steps);
+        assert_true(isnan(s.end.accuracy) && isnan(s.end.macro_f1) && isnan(s.end.loss));
+        assert_int_equal(json_object_size(json_object_get(model->record, "metrics")), 0);
+        qkv_model_free(model);
+    }
+    assert_int_equal(memory.blocks, 0);
+}
+
+/* Dev rows of labels that training never saw: no loss, no choice, and the last weights. */
+static void a_dev_set_without_a_known_label(void **state) {
+    (void)state;
+    char train[512], dev[512];
+    toy_file("toy_blind.tsv", 40, 1, train);
+    toy_text("toy_blind_dev.tsv", "maybe\tbright\nnever\tgloomy\n", dev);
+    for (int metric = 0; metric < 3; metric++) {
+        test_memory memory = {0};
+        qkv_ctx ctx = toy_ctx(&memory, 2);
+        qkv_classify_options o = toy_options();
+        o.metric = metric;
+        seen s = {0};
+        qkv_model *model;
+        assert_int_equal(fit(&ctx, &o, train, dev, &s, &model), QKV_OK);
+        assert_int_equal(s.end.best_step, s.steps);
+        assert_true(s.end.accuracy == 0 && s.end.macro_f1 == 0 && isnan(s.end.loss));
+        assert_true(json_is_null(json_object_get(json_object_get(model->record, "metrics"), "loss")));
+        qkv_classify_report *r;
+        assert_int_equal(qkv_classify_score(model, dev, NULL, NULL, &r), QKV_OK);
+        assert_true(r->rows == 2 && r->accuracy == 0 && isnan(r->loss));
+        qkv_classify_score_free(&ctx, r);
+        qkv_model_free(model);
+        assert_int_equal(memory.blocks, 0);
+    }
+}
+
+static void *modest_allocate(void *user, size_t bytes) {
+    assert_true(bytes < (size_t)64 << 20);
+    return test_allocate(user, bytes);
+}
+
+/* A position table of terabytes: planned, told, refused; nothing big was asked of the allocator. */
+static void what_does_not_fit_is_refused_with_its_plan(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = toy_ctx(&memory, 2);
+    ctx.allocate = modest_allocate;
+    char train[512];
+    toy_file("toy_large.tsv", 60, 1, train);
+    qkv_classify_options o = toy_options();
+    o.max_length = 1 << 24;
+    o.dim = 65536;
+    o.heads = 1024;
+    seen s = {0};
+    qkv_model *model = (qkv_model *)&o;
+    assert_int_equal(fit(&ctx, &o, train, NULL, &s, &model), QKV_NO_MEMORY);
+    assert_null(model);
+    assert_true(s.plan.bytes > INT64_C(20000000000000) && s.steps == 0);
+    assert_non_null(strstr(ctx.message, "training needs 2"));
+    assert_non_null(strstr(ctx.message, " TB of memory"));
+    assert_non_null(strstr(ctx.message, "are free: lower max-length=16777216 (position table), dim=65536, vocab=300, "
+                                        "ngram-buckets=50, or batch-tokens=256"));
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void bad_input_is_refused(void **state) {
     (void)state;
     test_memory memory = {0};
@@ -475,6 +586,10 @@ int main(void) {
         cmocka_unit_test(empty_rows_are_counted),
         cmocka_unit_test(a_huge_rate_is_a_status),
         cmocka_unit_test(stops_with_a_model),
+        cmocka_unit_test(a_stop_before_the_first_step_leaves_no_model),
+        cmocka_unit_test(without_dev_rows_the_last_weights_are_kept),
+        cmocka_unit_test(a_dev_set_without_a_known_label),
+        cmocka_unit_test(what_does_not_fit_is_refused_with_its_plan),
         cmocka_unit_test(bad_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,10 @@ typedef struct toy {
     double loss_scale; /* of the last step */
     double metric_sign;
     const real *weights;
-    int dev_is_nan;
+    int dev_is_nan, blind;
+    int nan_metric_until; /* evaluations */
+    int stop_now, allocations;
+    real *to_allocate;
     qkv_train_plan plan;
     qkv_train_step step[MAX_EVENTS];
     qkv_train_end end;
@@ -59,7 +62,8 @@ static qkv_status toy_evaluate(void *self, qkv_exec *x, qkv_task_score *score) {
     double loss = 0;
     for (int64_t i = 0; i < t->rows; i++) loss += distance2(x->weights, t->x[i]);
     loss /= (double)t->rows;
-    *score = (qkv_task_score){.loss = t->dev_is_nan ? NAN : loss, .metric = t->metric_sign * loss};
+    *score = (qkv_task_score){.loss = t->dev_is_nan ? NAN : loss, .metric = t->metric_sign * loss, .blind = t->blind};
+    if (t->evaluations < t->nan_metric_until) score->metric = NAN;
     return QKV_OK;
 }
 
@@ -76,7 +80,7 @@ static void on_event(void *user, const qkv_train_event *e) {
 
 static int on_stop(void *user) {
     toy *t = user;
-    return t->stop_after > 0 && t->steps_seen >= t->stop_after;
+    return t->stop_now || (t->stop_after > 0 && t->steps_seen >= t->stop_after);
 }
 
 static void toy_start(toy *t, int64_t rows, int threads) {
@@ -114,6 +118,15 @@ static qkv_loop_options toy_options(void) {
                               .epsilon = 1e-8,
                               .evaluate = 1,
                               .seed = 7};
+}
+
+static qkv_status toy_allocate(void *self, const qkv_train_plan *plan, real **weights) {
+    toy *t = self;
+    assert_int_equal(t->plans, 1);
+    assert_int_equal(plan->bytes, t->plan.bytes);
+    t->allocations++;
+    *weights = t->to_allocate;
+    return t->to_allocate ? QKV_OK : qkv_fail(&t->ctx, QKV_NO_MEMORY, "too little memory");
 }
 
 static qkv_status toy_run(toy *t, const qkv_loop_options *o, bool dev, real w[16], qkv_loop_result *result) {
@@ -344,6 +357,95 @@ static void keeps_the_best_weights(void **state) {
     toy_end(&t);
 }
 
+/* Where no dev label is known the loss is NaN: that is no divergence, and the last weights are kept. */
+static void a_blind_dev_set_keeps_the_last_weights(void **state) {
+    (void)state;
+    static toy t;
+    toy_start(&t, 6, 1);
+    t.dev_is_nan = t.blind = 1;
+    qkv_loop_options o = toy_options();
+    real w[16], last[16];
+    qkv_loop_result r;
+    assert_int_equal(toy_run(&t, &o, true, w, &r), QKV_OK);
+    assert_true(r.usable && r.best_step == 100 && isnan(r.best.loss) && isnan(t.end.loss));
+    toy_end(&t);
+    toy_start(&t, 6, 1);
+    assert_int_equal(toy_run(&t, &o, false, last, &r), QKV_OK);
+    assert_memory_equal(w, last, sizeof w);
+    /* no dev set: there is nothing to report */
+    assert_true(r.best_step == -1 && isnan(r.best.accuracy) && isnan(t.end.loss) && isnan(t.end.accuracy) && isnan(t.end.macro_f1));
+    assert_int_equal(t.end.best_step, 100);
+    toy_end(&t);
+}
+
+static void a_metric_that_is_nan_never_beats_a_number(void **state) {
+    (void)state;
+    static toy t;
+    toy_start(&t, 6, 1);
+    t.nan_metric_until = 3;
+    t.metric_sign = 1; /* the first number wins */
+    qkv_loop_options o = toy_options();
+    real w[16];
+    qkv_loop_result r;
+    assert_int_equal(toy_run(&t, &o, true, w, &r), QKV_OK);
+    assert_int_equal(r.best_step, 8);
+    assert_int_equal(t.bests, 1);
+    toy_end(&t);
+}
+
+/* However often they are asked for, evaluations happen once a step; and the usual times are met to the step. */
+static void evaluations_are_at_most_one_a_step(void **state) {
+    (void)state;
+    static const struct {
+        double every;
+        int count;
+    } cases[] = {{1e-17, 8}, {1e-300, 8}, {1e-9, 8}, {1e-6, 8}, {0.1, 8}, {0.5, 8}, {0.75, 5}, {1, 4}, {1.5, 3}, {4, 1}, {100, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static toy t;
+        toy_start(&t, 6, 1);
+        qkv_loop_options o = toy_options();
+        o.epochs = 4; /* two steps each */
+        o.evaluate = cases[i].every;
+        real w[16];
+        qkv_loop_result r;
+        assert_int_equal(toy_run(&t, &o, true, w, &r), QKV_OK);
+        assert_int_equal(t.steps_seen, 8);
+        assert_int_equal(t.evaluations, cases[i].count);
+        toy_end(&t);
+    }
+}
+
+/* The plan comes before anything big: nothing was allocated when the task says no, and a stop leaves nothing behind. */
+static void the_plan_comes_first(void **state) {
+    (void)state;
+    static toy t;
+    qkv_loop_options o = toy_options();
+    qkv_loop_result r;
+    real w[16] = {0}, same[16];
+    qkv_task task = {.self = &t, .reg = &t.reg, .offset = t.offset, .rows = 6, .step = toy_step};
+    task.evaluate = toy_evaluate;
+    task.allocate = toy_allocate;
+    qkv_train_callbacks callbacks = {on_event, &t};
+    toy_start(&t, 6, 1);
+    assert_int_equal(qkv_loop_run(&t.ctx, &task, &o, &callbacks, 1000, NULL, &r), QKV_NO_MEMORY);
+    assert_true(t.plans == 1 && t.allocations == 1 && t.steps_seen == 0 && t.ends == 0 && !r.usable);
+    toy_end(&t);
+    toy_start(&t, 6, 1);
+    t.to_allocate = w;
+    assert_int_equal(qkv_loop_run(&t.ctx, &task, &o, &callbacks, 1000, NULL, &r), QKV_OK);
+    assert_true(t.allocations == 1 && r.usable);
+    toy_end(&t);
+    toy_start(&t, 6, 1);
+    assert_int_equal(toy_run(&t, &o, true, same, &r), QKV_OK);
+    assert_memory_equal(same, w, sizeof w);
+    toy_end(&t);
+    toy_start(&t, 6, 1);
+    t.stop_now = 1;
+    assert_int_equal(qkv_loop_run(&t.ctx, &task, &o, &callbacks, 1000, NULL, &r), QKV_STOPPED);
+    assert_true(!r.usable && t.allocations == 0 && t.evaluations == 0 && t.steps_seen == 0);
+    toy_end(&t);
+}
+
 static void stops_when_asked(void **state) {
     (void)state;
     static toy t;
@@ -425,6 +527,10 @@ int main(void) {
         cmocka_unit_test(divergence_before_any_evaluation),
         cmocka_unit_test(a_dev_loss_that_is_not_finite_is_never_best),
         cmocka_unit_test(keeps_the_best_weights),
+        cmocka_unit_test(a_blind_dev_set_keeps_the_last_weights),
+        cmocka_unit_test(a_metric_that_is_nan_never_beats_a_number),
+        cmocka_unit_test(evaluations_are_at_most_one_a_step),
+        cmocka_unit_test(the_plan_comes_first),
         cmocka_unit_test(stops_when_asked),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
         cmocka_unit_test(every_allocation_may_fail),
