@@ -54,7 +54,8 @@ static double share(int64_t part, int64_t whole) {
 static void report_data(const train_run *run, const qkv_train_data *d) {
     row("rows");
     fprintf(stderr, "%s to train on, %s to evaluate on", cli_count(d->train_rows).s, cli_count(d->dev_rows).s);
-    if (d->held_out) fprintf(stderr, " (held out: 10 %% of the training file, as no DEV was given)");
+    if (d->held_out && d->dev_rows) fprintf(stderr, " (held out: 10 %% of the training file, as no DEV was given)");
+    if (d->held_out && !d->dev_rows) fprintf(stderr, " (too few rows to hold any out; the last weights will be kept)");
     fputc('\n', stderr);
     report_classes(d);
     row("tokens");
@@ -159,8 +160,9 @@ void train_report_end(const train_run *run, double file_bytes) {
         double peak = cli_progress_share(&run->progress);
         if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
         fputc('\n', stderr);
-        row("best");
-        fprintf(stderr, "step %s: dev accuracy %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, cli_percent(e->accuracy).s,
+        row("kept");
+        if (isnan(e->accuracy)) fprintf(stderr, "the weights of step %s; no dev rows to choose by\n", cli_count(e->best_step).s);
+        else fprintf(stderr, "step %s: dev accuracy %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, cli_percent(e->accuracy).s,
                 cli_percent(e->macro_f1).s, cli_loss(e->loss).s);
     }
     row("model");

@@ -75,9 +75,12 @@
 
 enum { V_LANES = 16 };
 
-/* Before a loop whose n rounds must all be laid out, or its array of vectors would live in memory. */
+/* Before a loop whose n rounds must all be laid out, or its array of vectors would live in memory. (In plain C a vector is an
+ * array and lives there anyway.) */
 #define V_PRAGMA_(text) _Pragma(#text)
-#ifdef __clang__
+#if !defined(QKV_ISA_AVX512) && !defined(QKV_ISA_AVX2) && !defined(QKV_ISA_NEON)
+#define V_UNROLL(n)
+#elif defined(__clang__)
 #define V_UNROLL(n) V_PRAGMA_(clang loop unroll(full))
 #else
 #define V_UNROLL(n) V_PRAGMA_(GCC unroll n)
