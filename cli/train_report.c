@@ -95,9 +95,11 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     }
     const qkv_classify_options *o = run->options;
     row("model");
-    fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s\n", (long long)o->layers,
+    fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s", (long long)o->layers,
             o->layers == 1 ? "" : "s", (long long)o->dim, (long long)o->heads, o->heads == 1 ? "" : "s",
             (long long)(o->ffn ? o->ffn : 4 * o->dim), position, pooling);
+    if (o->ngrams > 0) fprintf(stderr, ", bag of up to %lld-grams", (long long)o->ngrams);
+    fputc('\n', stderr);
     row("parameters");
     fprintf(stderr, "%s, %s of them embeddings\n", cli_count(p->parameters).s, cli_count(p->embedding_parameters).s);
     row("memory");
