@@ -12,6 +12,9 @@ model=$QKV_MODELS/model
 failures=0
 checks=0
 
+# Was the program built with the thread sanitizer?
+thread_sanitizer() { grep -q __tsan_init "$QKV"; }
+
 fail() {
     failures=$((failures + 1))
     echo "FAILED: $*"

@@ -93,9 +93,11 @@ fi
 is "exit code with a full disk" $? 1
 has err 'standard output: No space left on device'
 
-(ulimit -f 1; "$QKV" predict "$model" $one --top 3 < "$texts" > out 2> err)
-is "exit code at a limit on the size of files" $? 1
-has err 'standard output: File too large'
+if ! thread_sanitizer; then # its own run-time dies at such a limit
+    (ulimit -f 1; "$QKV" predict "$model" $one --top 3 < "$texts" > out 2> err)
+    is "exit code at a limit on the size of files" $? 1
+    has err 'standard output: File too large'
+fi
 
 # Refusals.
 run 1 predict "$model" nowhere $one

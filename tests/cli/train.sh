@@ -158,13 +158,15 @@ has err 'the log is not complete'
 run 0 predict m "$QKV_MODELS/texts.txt" --threads 1
 
 # So does a limit on the size of files: an ordinary error, here for the fallback too, and no rest of a file.
-last="qkv train classify under ulimit -f"
-mkdir limited spare
-(ulimit -f 8; TMPDIR=$work/spare exec "$QKV" train classify "$train" -o limited/m $quick > out 2> err)
-is "exit code under a limit on the size of files" $? 1
-has err '^qkv: limited/m: writing failed: File too large'
-has err '^qkv: no model was written'
-is "files left" "$(ls limited spare | grep -v : | tr -d '\n')" ""
+if ! thread_sanitizer; then # its own run-time dies at such a limit
+    last="qkv train classify under ulimit -f"
+    mkdir limited spare
+    (ulimit -f 8; TMPDIR=$work/spare exec "$QKV" train classify "$train" -o limited/m $quick > out 2> err)
+    is "exit code under a limit on the size of files" $? 1
+    has err '^qkv: limited/m: writing failed: File too large'
+    has err '^qkv: no model was written'
+    is "files left" "$(ls limited spare | grep -v : | tr -d '\n')" ""
+fi
 
 # What cannot be measured is not a number: no row to evaluate on has a label that the model knows.
 printf 'pink\trose\npink\tleaf\n' > pink.tsv
