@@ -73,10 +73,6 @@ static int attend(const cli_verb *verb, const attend_values *values, const cli_a
 static int run_attend(const cli_verb *verb, int argc, char **argv) {
     attend_values values;
     cli_args args;
-    if (argc == 0) {
-        cli_help_verb(stderr, verb);
-        return CLI_WRONG_USE;
-    }
     int code = cli_parse(verb, argc, argv, 2, &values, &args);
     if (code != CLI_GO_ON) return code;
     code = attend(verb, &values, &args);

@@ -52,6 +52,7 @@ struct cli_verb {
     size_t count;
     size_t struct_size;                     /* of the struct that the options fill */
     const qkv_option_table *(*table)(void); /* more options, or NULL */
+    int bare; /* 1: does something without arguments; others then print their help */
     int (*run)(const cli_verb *verb, int argc, char **argv);
 };
 

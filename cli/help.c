@@ -281,6 +281,7 @@ static int run_help(const cli_verb *verb, int argc, char **argv) {
 
 const cli_verb cli_help = {
     .name = "help",
+    .bare = 1,
     .usage = "help [VERB]\nhelp --man",
     .summary = "how a verb is used",
     .about = "Shows how a verb is used, with its options and their defaults in brackets.",

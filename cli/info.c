@@ -226,6 +226,7 @@ static int run_info(const cli_verb *verb, int argc, char **argv) {
 
 const cli_verb cli_info = {
     .name = "info",
+    .bare = 1,
     .usage = "info [MODEL] [options]",
     .summary = "this machine, or what is in a model",
     .about =

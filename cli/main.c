@@ -42,6 +42,12 @@ static int unknown_task(const char *verb, const char *task) {
     return CLI_WRONG_USE;
 }
 
+static int run_verb(const cli_verb *verb, int argc, char **argv) {
+    if (argc > 0 || verb->bare) return verb->run(verb, argc, argv);
+    cli_help_verb(stderr, verb);
+    return CLI_WRONG_USE;
+}
+
 static int run(int argc, char **argv) {
     if (argc < 2) {
         cli_help_overview(stderr);
@@ -62,8 +68,8 @@ static int run(int argc, char **argv) {
     for (int i = 0; cli_verbs[i]; i++) {
         const cli_verb *verb = cli_verbs[i];
         if (strcmp(verb->name, name)) continue;
-        if (!verb->task) return verb->run(verb, argc - 2, argv + 2);
-        if (argc > 2 && !strcmp(verb->task, argv[2])) return verb->run(verb, argc - 3, argv + 3);
+        if (!verb->task) return run_verb(verb, argc - 2, argv + 2);
+        if (argc > 2 && !strcmp(verb->task, argv[2])) return run_verb(verb, argc - 3, argv + 3);
         of_name = verb;
     }
     if (!of_name) return unknown_verb(name);

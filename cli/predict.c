@@ -193,10 +193,6 @@ static int predict(const cli_verb *verb, const predict_values *values, const cha
 static int run_predict(const cli_verb *verb, int argc, char **argv) {
     predict_values values;
     cli_args args;
-    if (argc == 0) {
-        cli_help_verb(stderr, verb);
-        return CLI_WRONG_USE;
-    }
     int code = cli_parse(verb, argc, argv, 2, &values, &args);
     if (code != CLI_GO_ON) return code;
     if (args.count) {

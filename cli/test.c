@@ -135,10 +135,6 @@ static int test(const cli_verb *verb, const test_values *values, const char *pat
 static int run_test(const cli_verb *verb, int argc, char **argv) {
     test_values values;
     cli_args args;
-    if (argc == 0) {
-        cli_help_verb(stderr, verb);
-        return CLI_WRONG_USE;
-    }
     int code = cli_parse(verb, argc, argv, 2, &values, &args);
     if (code != CLI_GO_ON) return code;
     if (args.count == 2) {

@@ -196,10 +196,6 @@ static int train(const cli_verb *verb, qkv_ctx *ctx, train_run *run) {
 static int run_train(const cli_verb *verb, int argc, char **argv) {
     train_values values;
     cli_args args;
-    if (argc == 0) {
-        cli_help_verb(stderr, verb);
-        return CLI_WRONG_USE;
-    }
     int code = cli_parse(verb, argc, argv, 2, &values, &args);
     if (code != CLI_GO_ON) return code;
 
