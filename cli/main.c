@@ -16,16 +16,6 @@ static void hold_standard_streams(void) {
     }
 }
 
-/* A thread that waits for the others spins: by default for milliseconds, which on a machine that has other work to do makes
- * two threads many times slower than one. libgomp reads how long when it is loaded, so the program starts itself once more
- * with a shorter wait, unless the user has chosen one. If it cannot, it goes on as it is. */
-static void wait_quietly(char **argv) {
-    static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"};
-    for (int i = 0; i < 2; i++)
-        if (getenv(chosen[i])) return;
-    if (setenv("GOMP_SPINCOUNT", "4000", 1) == 0) execv("/proc/self/exe", argv);
-}
-
 static int unknown_verb(const char *name) {
     cli_nearest best = {0};
     for (int i = 0; cli_verbs[i]; i++) cli_nearest_try(&best, name, cli_verbs[i]->name);
@@ -80,7 +70,6 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    wait_quietly(argv);
     hold_standard_streams();
     if (qkv_version_number() != QKV_VERSION_NUMBER) {
         cli_say("the library is version %s, the program was built for %d.%d.%d", qkv_version_string(), QKV_VERSION_MAJOR,

@@ -26,7 +26,7 @@ function(qkv_floor name)
   target_link_libraries(qkv_${name} ${kind} ${F_LINK})
 endfunction()
 
-qkv_floor(base LINK ZLIB::ZLIB ${QKV_LIBM})
+qkv_floor(base LINK ZLIB::ZLIB ${QKV_LIBM} ${QKV_LIBPTHREAD})
 qkv_floor(kernels DEPS base)
 qkv_floor(text DEPS base LINK PkgConfig::JANSSON PkgConfig::UTF8PROC)
 qkv_floor(formats DEPS base LINK PkgConfig::JANSSON)
@@ -40,9 +40,8 @@ if(NOT QKV_DOUBLE)
   qkv_floor(api DEPS tasks LINK PkgConfig::JANSSON)
 endif()
 
-if(QKV_OPENMP)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/par.c PROPERTIES COMPILE_OPTIONS "${OpenMP_C_FLAGS}")
-  target_link_libraries(qkv_base INTERFACE $<LINK_ONLY:OpenMP::OpenMP_C>)
+if(QKV_THREADS)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/par.c PROPERTIES COMPILE_DEFINITIONS QKV_THREADS=1)
 endif()
 
 # One source compiled once per instruction set, each object exporting one table. Own flags, no link-time optimisation.

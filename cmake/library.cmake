@@ -1,17 +1,5 @@
 # libqkv, shared and static, from the same objects; what is not marked QKV_API is hidden (tests/meta/symbols.txt pins the rest).
 
-# The OpenMP runtime as whoever links the archive names it: gcc's lies where every linker looks, others are given by path.
-set(QKV_OPENMP_RUNTIME)
-if(QKV_OPENMP)
-  foreach(name ${OpenMP_C_LIB_NAMES})
-    if(name MATCHES "^(gomp|pthread)$" OR NOT OpenMP_${name}_LIBRARY)
-      list(APPEND QKV_OPENMP_RUNTIME -l${name})
-    else()
-      list(APPEND QKV_OPENMP_RUNTIME ${OpenMP_${name}_LIBRARY})
-    endif()
-  endforeach()
-endif()
-
 add_library(qkv_static STATIC $<TARGET_OBJECTS:qkv_base>)
 add_library(qkv_shared SHARED $<TARGET_OBJECTS:qkv_base>)
 # Before 1.0 a minor version may change the binary interface.
@@ -31,12 +19,5 @@ foreach(lib qkv_static qkv_shared)
     target_sources(${lib} PRIVATE $<TARGET_OBJECTS:qkv_isa_${isa}>)
   endforeach()
   target_include_directories(${lib} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${lib} PRIVATE PkgConfig::JANSSON PkgConfig::UTF8PROC ZLIB::ZLIB ${QKV_LIBM})
-  if(QKV_OPENMP)
-    # Whoever links the installed archive needs the runtime library alone, and may have no C compiler to ask for OpenMP.
-    target_link_libraries(${lib} PRIVATE $<BUILD_INTERFACE:OpenMP::OpenMP_C>)
-    foreach(runtime ${QKV_OPENMP_RUNTIME})
-      target_link_libraries(${lib} PRIVATE $<INSTALL_INTERFACE:${runtime}>)
-    endforeach()
-  endif()
+  target_link_libraries(${lib} PRIVATE PkgConfig::JANSSON PkgConfig::UTF8PROC ZLIB::ZLIB ${QKV_LIBM} ${QKV_LIBPTHREAD})
 endforeach()

@@ -14,7 +14,7 @@ export LC_ALL=C
 
 build="gcc libc6-dev cmake ninja-build pkgconf libjansson-dev libutf8proc-dev zlib1g-dev"
 check="g++ libcmocka-dev"
-full="clang libclang-rt-14-dev libomp-14-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+full="clang libclang-rt-14-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 
 case ${1:-} in
 build) packages=$build ;;

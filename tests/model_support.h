@@ -74,7 +74,7 @@ static inline qkv_model *test_model(qkv_ctx *ctx) {
 
 /* A context with kernels, for floors from ops on. */
 static inline qkv_ctx test_ctx_run(test_memory *memory) {
-    qkv_ctx ctx = test_ctx(memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(memory);
     assert_int_equal(qkv_kernels_pick(&ctx, NULL), QKV_OK);
     return ctx;
 }

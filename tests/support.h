@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/ctx.h"
+#include "base/par.h"
 
 typedef struct test_memory {
     int64_t blocks;  /* living */
@@ -35,6 +36,9 @@ static inline void test_release(void *user, void *pointer, size_t bytes) {
     if (pointer) m->blocks--;
     free(pointer);
 }
+
+/* Before a context on the stack: its threads end with it. */
+#define TEST_CTX __attribute__((cleanup(qkv_par_close)))
 
 /* A context without kernels, for the floors that need none. */
 static inline qkv_ctx test_ctx(test_memory *memory) {

@@ -15,7 +15,7 @@ typedef struct qkv_machine {
     char present[64];    /* every table that can run here, best first */
     int cores_allowed;   /* by the affinity mask and the cgroup quota */
     int threads;         /* of this context */
-    char build[160];     /* compiler, build type, real type, OpenMP */
+    char build[160];     /* compiler, build type, real type, threads */
 
     /* filled by qkv_machine_measure; 0 before */
     double fma_gflops_core; /* register-only FMA rate of one thread, in 1e9 floating-point operations a second (1 FMA = 2) */

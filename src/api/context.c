@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/ctx.h"
+#include "base/par.h"
 #include "kernels/pick.h"
 
 qkv_status qkv_ctx_create(const qkv_ctx_options *options, qkv_ctx **ctx, char *message, size_t message_size) {
@@ -45,6 +46,7 @@ qkv_status qkv_ctx_create(const qkv_ctx_options *options, qkv_ctx **ctx, char *m
 
 void qkv_ctx_free(qkv_ctx *ctx) {
     if (!ctx) return;
+    qkv_par_close(ctx);
     qkv_ctx copy = *ctx; /* the allocator is needed after the block that holds it is gone */
     qkv_free(&copy, ctx);
 }

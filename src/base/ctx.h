@@ -10,6 +10,7 @@
 #include "qkv/base.h"
 
 struct qkv_kernels;
+struct qkv_par_pool;
 
 struct qkv_ctx {
     void *(*allocate)(void *user, size_t bytes);
@@ -24,6 +25,7 @@ struct qkv_ctx {
     int (*fault)(void *user, const char *what);
     void *fault_user;
     int threads;
+    struct qkv_par_pool *pool; /* base/par.c; NULL until a call wants more than one thread */
     const struct qkv_kernels *kernels; /* set by kernels/pick.c; never NULL in a context that was created */
     char isa_why[160];
     char message[512];

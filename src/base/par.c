@@ -1,30 +1,207 @@
 #include "base/par.h"
 
-#ifdef _OPENMP
-#include <omp.h>
+#ifdef QKV_THREADS
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Looks at a number before a thread goes to sleep: some tens of microseconds, longer than the gap between two calls of a
+ * training step, and far too short to be felt by another program. */
+enum { SPIN = 1500, MOST_WORKERS = 1023 };
+
+static void spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __asm__ volatile("pause");
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* The job in hand is one number: its generation (22 bits), how many threads it may use (10), and the chunks not yet handed
+ * out (32). Whoever takes one off holds a chunk of that job, and its fields stay as they are until that chunk is done. */
+struct qkv_par_pool {
+    _Alignas(64) _Atomic uint64_t state;
+    _Alignas(64) _Atomic int64_t done; /* chunks */
+    _Alignas(64) qkv_par_fn *fn;
+    void *arg;
+    int64_t first, total; /* chunks first .. first+total-1 */
+    bool busy;
+    _Alignas(64) pthread_mutex_t lock;
+    pthread_cond_t work, finished;
+    _Atomic int sleepers;
+    _Atomic bool caller_sleeps, closing;
+    int workers;
+    pthread_t worker[MOST_WORKERS];
+};
+
+typedef struct worker_start {
+    struct qkv_par_pool *pool;
+    int thread;
+} worker_start;
+
+static uint64_t generation(uint64_t state) { return state >> 42; }
+static uint64_t make_state(uint64_t generation, int threads, int64_t left) {
+    return generation << 42 | (uint64_t)(threads - 1) << 32 | (uint64_t)left;
+}
+
+/* Runs one chunk, if one is left for this thread. */
+static bool run_one(struct qkv_par_pool *p, int thread) {
+    uint64_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+    do {
+        if ((uint32_t)state == 0 || thread > (int)(state >> 32 & 1023)) return false;
+    } while (!atomic_compare_exchange_weak_explicit(&p->state, &state, state - 1, memory_order_acq_rel, memory_order_acquire));
+    const int64_t total = p->total;
+    p->fn(p->arg, p->first + total - (int64_t)(uint32_t)state, thread);
+    if (atomic_fetch_add(&p->done, 1) + 1 == total && atomic_load(&p->caller_sleeps)) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_signal(&p->finished);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return true;
+}
+
+/* Until there is another job than that of `old`. */
+static void wait_for_work(struct qkv_par_pool *p, uint64_t old) {
+    for (int i = 0; i < SPIN; i++) {
+        if (generation(atomic_load_explicit(&p->state, memory_order_acquire)) != old) return;
+        spin_pause();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->sleepers, 1);
+    while (generation(atomic_load(&p->state)) == old && !atomic_load(&p->closing)) pthread_cond_wait(&p->work, &p->lock);
+    atomic_fetch_sub(&p->sleepers, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *work(void *argument) {
+    const worker_start start = *(worker_start *)argument;
+    struct qkv_par_pool *p = start.pool;
+    free(argument);
+    while (!atomic_load(&p->closing)) {
+        uint64_t now = generation(atomic_load_explicit(&p->state, memory_order_acquire));
+        while (run_one(p, start.thread)) continue;
+        wait_for_work(p, now);
+    }
+    return NULL;
+}
+
+/* Signals are the caller's affair: the workers block them all. */
+static void start_workers(struct qkv_par_pool *p, int wanted) {
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before)) return;
+    while (p->workers < wanted && p->workers < MOST_WORKERS) {
+        worker_start *start = malloc(sizeof *start);
+        if (!start) break;
+        *start = (worker_start){p, p->workers + 1};
+        if (pthread_create(&p->worker[p->workers], NULL, work, start)) {
+            free(start);
+            break;
+        }
+        p->workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Threads and what they share come from the system, as their stacks do, and not from the context's allocator: without memory
+ * for them the caller works alone. */
+static struct qkv_par_pool *pool_of(qkv_ctx *ctx, int threads) {
+    struct qkv_par_pool *p = ctx->pool;
+    if (!p) {
+        if (!(p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64))) return NULL;
+        *p = (struct qkv_par_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .finished = PTHREAD_COND_INITIALIZER};
+        ctx->pool = p;
+    }
+    if (p->workers < threads - 1) start_workers(p, threads - 1);
+    return p;
+}
+
+static void publish(struct qkv_par_pool *p, int threads, int64_t first, int64_t total, qkv_par_fn *fn, void *arg) {
+    p->fn = fn;
+    p->arg = arg;
+    p->first = first;
+    p->total = total;
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    atomic_store(&p->state, make_state(generation(p->state) + 1, threads, total));
+    if (atomic_load(&p->sleepers) == 0) return;
+    pthread_mutex_lock(&p->lock);
+    if (total > threads) pthread_cond_broadcast(&p->work);
+    else
+        for (int64_t i = 1; i < total; i++) pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void wait_for_rest(struct qkv_par_pool *p, int64_t total) {
+    for (int i = 0; i < SPIN; i++) {
+        if (atomic_load_explicit(&p->done, memory_order_acquire) == total) return;
+        spin_pause();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->caller_sleeps, true);
+    while (atomic_load(&p->done) != total) pthread_cond_wait(&p->finished, &p->lock);
+    atomic_store(&p->caller_sleeps, false);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static bool run_on_pool(qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) {
+    struct qkv_par_pool *p = pool_of(ctx, chunks < ctx->threads ? (int)chunks : ctx->threads);
+    if (!p || p->busy || p->workers == 0) return false;
+    p->busy = true;
+    int threads = ctx->threads <= MOST_WORKERS ? ctx->threads : MOST_WORKERS + 1;
+    for (int64_t first = 0; first < chunks;) {
+        int64_t total = chunks - first < INT32_MAX ? chunks - first : INT32_MAX;
+        publish(p, threads, first, total, fn, arg);
+        while (run_one(p, 0)) continue;
+        wait_for_rest(p, total);
+        first += total;
+    }
+    p->busy = false;
+    return true;
+}
+
+void qkv_par_close(qkv_ctx *ctx) {
+    struct qkv_par_pool *p = ctx->pool;
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->closing, true);
+    atomic_store(&p->state, make_state(generation(p->state) + 1, 1, 0)); /* for those that still spin */
+    pthread_cond_broadcast(&p->work);
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 0; i < p->workers; i++) pthread_join(p->worker[i], NULL);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->finished);
+    free(p);
+    ctx->pool = NULL;
+}
+
+void qkv_par_post(qkv_par_counter *counter, int64_t value) { __atomic_store_n(&counter->value, value, __ATOMIC_RELEASE); }
+
+/* The chunk waited for is being run, but the system may have taken its thread off: then this one makes room. */
+void qkv_par_wait(qkv_par_counter *counter, int64_t value) {
+    for (int64_t i = 0; __atomic_load_n(&counter->value, __ATOMIC_ACQUIRE) < value; i++) {
+        if (i < SPIN) spin_pause();
+        else sched_yield();
+    }
+}
+
+const char *qkv_par_kind(void) { return "threads"; }
+
+#else
+static bool run_on_pool(qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) {
+    (void)ctx, (void)chunks, (void)fn, (void)arg;
+    return false;
+}
+void qkv_par_close(qkv_ctx *ctx) { (void)ctx; }
+void qkv_par_post(qkv_par_counter *counter, int64_t value) { counter->value = value; }
+void qkv_par_wait(qkv_par_counter *counter, int64_t value) { (void)counter, (void)value; } /* chunks run in order */
+const char *qkv_par_kind(void) { return "no threads"; }
 #endif
 
 void qkv_par(const qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) {
-#ifdef _OPENMP
-    if (chunks > 1 && ctx->threads > 1) {
-        int threads = chunks < ctx->threads ? (int)chunks : ctx->threads;
-#pragma omp parallel num_threads(threads)
-        {
-            int thread = omp_get_thread_num();
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t i = 0; i < chunks; i++) fn(arg, i, thread);
-        }
-        return;
-    }
-#endif
-    (void)ctx;
+    /* The threads are no part of what the context promises not to change. */
+    if (chunks > 1 && ctx->threads > 1 && run_on_pool((qkv_ctx *)(uintptr_t)ctx, chunks, fn, arg)) return;
     for (int64_t i = 0; i < chunks; i++) fn(arg, i, 0);
-}
-
-const char *qkv_par_kind(void) {
-#ifdef _OPENMP
-    return "OpenMP";
-#else
-    return "no threads";
-#endif
 }

@@ -118,6 +118,7 @@ static inline void grad_end(grad_case *g) {
     free(g->grads);
     free(g->out.p);
     free(g->dout.p);
+    qkv_par_close(&g->ctx);
     assert_int_equal(g->memory.blocks, 0);
 }
 

@@ -13,7 +13,7 @@ static void one(int grid, const int *sizes) {
         lengths[s] = (int64_t)qkv_below(qkv_key2(5, (uint64_t)s), 40);
     }
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
     qkv_config c = net_grid(grid);
     qkv_classifier *net;
     NET_OK(&ctx, qkv_classifier_create(&ctx, &c, grid % 2, &net));

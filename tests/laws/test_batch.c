@@ -34,7 +34,7 @@ static void one(int grid) {
     static const int order[3][SEQUENCES] = {{0, 1, 2, 3, 4, 5, 6}, {6, 5, 4, 3, 2, 1, 0}, {4, 2, 6, 1, 0, 3, 5}};
     static const int sizes[3][SEQUENCES] = {{1, 1, 1, 1, 1, 1, 1}, {7}, {1, 4, 2}};
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
     qkv_config c = net_grid(grid);
     qkv_classifier *net;
     NET_OK(&ctx, qkv_classifier_create(&ctx, &c, false, &net));
@@ -69,7 +69,7 @@ static void grid(void **state) {
 static void nothing(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
     for (int i = 0; i < NET_CONFIGS; i++) {
         qkv_config c = net_grid(i);
         qkv_classifier *net;

@@ -36,7 +36,7 @@ static void one(int grid, bool recompute) {
     static const uint64_t who[] = {8, 2, 4, 6};
     static const int64_t lengths[] = {6, 0, 1, 9};
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_config c = net_grid(grid);
     c.dim = 12;
     c.head_dim = grid % 4 == 3 ? 2 : 3;

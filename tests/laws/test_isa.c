@@ -16,7 +16,7 @@ static void one(int grid) {
     net_result step = {0}, answer = {0};
     for (int i = n - 1; i >= 0; i--) {
         test_memory memory = {0};
-        qkv_ctx ctx = net_ctx(&memory, 2, tables[i]);
+        TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, tables[i]);
         qkv_classifier *net;
         NET_OK(&ctx, qkv_classifier_create(&ctx, &c, false, &net));
         real *w = net_weights(net, 14);

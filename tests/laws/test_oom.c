@@ -54,7 +54,7 @@ static void training(void **state) {
     toy_file("oom_train.tsv", 12, 1, path);
     for (int64_t k = 1;; k++) {
         test_memory memory = {0};
-        qkv_ctx ctx = toy_ctx(&memory, 2);
+        TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
         memory.fail_at = k;
         qkv_status status;
         qkv_model *model;
@@ -76,7 +76,7 @@ static void using_a_model(void **state) {
     toy_file("oom_use.tsv", 12, 1, path);
     test_path("oom_model.safetensors", saved);
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     qkv_status status;
     qkv_model *model;
     work_train(&ctx, path, &status, &model);

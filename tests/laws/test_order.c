@@ -17,7 +17,7 @@ static double difference(const qkv_config *c) {
     static const uint64_t who[] = {6};
     static const int64_t lengths[] = {LENGTH};
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_classifier *net;
     NET_OK(&ctx, qkv_classifier_create(&ctx, c, false, &net));
     real *w = net_weights(net, 2);
@@ -58,7 +58,7 @@ static void weights_move_along(void **state) {
     static const uint64_t who[] = {6};
     static const int64_t lengths[] = {LENGTH};
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_config c = net_config();
     c.position = QKV_POSITION_NONE;
     qkv_classifier *net;

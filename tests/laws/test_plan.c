@@ -12,7 +12,7 @@ static void operations(void **state) {
     (void)state;
     for (int i = 0; i < NET_CONFIGS; i++) {
         test_memory memory = {0};
-        qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+        TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
         qkv_config c = net_grid(i);
         qkv_classifier *net;
         NET_OK(&ctx, qkv_classifier_create(&ctx, &c, i % 2, &net));
@@ -42,7 +42,7 @@ static void operations(void **state) {
 static void attention_pairs(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     double flops[3];
     const qkv_span spans[3] = {{-1, -1}, {-1, 0}, {2, 2}};
     for (int i = 0; i < 3; i++) {
@@ -74,7 +74,7 @@ static void attention_pairs(void **state) {
 static void bytes(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
     size_t peak[2][3];
     for (int train = 0; train < 2; train++)
         for (int i = 0; i < 3; i++) {
@@ -102,7 +102,7 @@ static void too_small(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         test_memory memory = {0};
-        qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+        TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
         qkv_config c = net_grid(i);
         qkv_classifier *net;
         NET_OK(&ctx, qkv_classifier_create(&ctx, &c, i % 2, &net));

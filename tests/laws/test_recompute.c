@@ -7,7 +7,7 @@ static const int64_t LENGTHS[] = {17, 0, 1, 33, 8};
 
 static void one(int grid) {
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 2, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 2, NULL);
     qkv_config c = net_grid(grid);
     c.layers = 3;
     qkv_classifier *keep, *again;
@@ -47,7 +47,7 @@ static void grid(void **state) {
 static void dropout_is_on(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_config c = net_grid(0);
     qkv_classifier *net;
     NET_OK(&ctx, qkv_classifier_create(&ctx, &c, true, &net));

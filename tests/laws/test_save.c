@@ -108,6 +108,7 @@ static void strike_stage(stage *s) {
     qkv_model_free(s->new_model);
     free(s->old_file.data);
     free(s->new_file.data);
+    qkv_par_close(&s->ctx);
     assert_int_equal(s->memory.blocks, 0);
     clean_folder(s->folder);
 }
@@ -200,7 +201,7 @@ static void killed_at_every_call(void **state) {
 static void save_load_save(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     char path[512];
     test_path("save-again", path);
     for (int variant = 0; variant < 24; variant++) {

@@ -16,7 +16,7 @@ static void one(int grid, const qkv_config *config, int64_t longest) {
     net_result first = {0}, answer = {0};
     for (int i = 0; i < 4; i++) {
         test_memory memory = {0};
-        qkv_ctx ctx = net_ctx(&memory, threads[i], NULL);
+        TEST_CTX qkv_ctx ctx = net_ctx(&memory, threads[i], NULL);
         qkv_classifier *net;
         NET_OK(&ctx, qkv_classifier_create(&ctx, config, grid % 2, &net));
         real *w = net_weights(net, 6);

@@ -59,7 +59,7 @@ search "intrinsics outside kernels" \
     '#[ \t]*include[ \t]*<([a-z0-9]*mmintrin|immintrin|arm_[a-z]*|x86intrin)\.h>|\b_mm[0-9]*_|\bv(ld1|st1|fma)q?_|__builtin_ia32_|__attribute__ *\(\((target|vector_size)' \
     $(outside 'src/kernels/*') $(find cli -name '*.[ch]')
 # shellcheck disable=SC2046
-search "OpenMP outside base/par.c" '#[ \t]*pragma[ \t]+omp|<omp\.h>|\bomp_[a-z_]+ *\(' $(outside src/base/par.c) $(find cli -name '*.[ch]')
+search "threads outside base/par.c" '#[ \t]*pragma[ \t]+omp|<(omp|pthread|threads|stdatomic)\.h>|\b_Atomic\b' $(outside src/base/par.c) $(find cli -name '*.[ch]')
 # shellcheck disable=SC2046
 search "opens or changes files outside base/file.c" \
     '\b(fopen|fdopen|freopen|open|openat|creat|mkstemp|mkostemp|gzopen|opendir|rename|unlink|remove|tmpfile|json_load_file|json_dump_file) *\(' \

@@ -56,6 +56,7 @@ static inline parity *parity_open(const char *name) {
 static inline void parity_close(parity *p) {
     qkv_safetensors_close(p->file);
     json_decref(p->cases);
+    qkv_par_close(&p->ctx);
     assert_int_equal(p->memory.blocks, 0);
     free(p);
 }

@@ -13,7 +13,7 @@ static qkv_model *model_of(qkv_ctx *ctx, qkv_config config) {
 static void looks(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     qkv_model *model = test_model(&ctx);
     assert_string_equal(qkv_model_task(model), "classify");
     assert_int_equal(qkv_model_labels(model), TEST_LABELS);
@@ -47,7 +47,7 @@ static const json_t *parameter(const json_t *all, const char *name) {
 static void describes(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     qkv_model *model = test_model(&ctx);
     char *text;
     assert_int_equal(qkv_model_describe(model, &text), QKV_OK);
@@ -104,7 +104,7 @@ static void describes(void **state) {
 static void tokens_are_what_the_model_sees(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     qkv_model *model = test_model(&ctx);
     qkv_token *tokens;
     int64_t count, full;
@@ -146,7 +146,7 @@ static void tokens_are_what_the_model_sees(void **state) {
 static void attention_is_a_distribution(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     qkv_config config = test_config();
     config.span = (qkv_span){2, 0};
     qkv_model *model = model_of(&ctx, config);
@@ -189,7 +189,7 @@ static void survives_no_memory(void **state) {
     (void)state;
     for (int64_t k = 1, done = 0; !done; k++) {
         test_memory memory = {0};
-        qkv_ctx ctx = test_ctx_run(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
         qkv_model *model = test_model(&ctx);
         int64_t before = memory.blocks;
         memory.calls = 0;

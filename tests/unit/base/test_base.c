@@ -1,6 +1,8 @@
 /* Context, memory, arena, random numbers, parallel-for, buffer, hashes, numbers. */
 #include "support.h"
 
+#include <time.h>
+
 #include <locale.h>
 #include <math.h>
 
@@ -15,7 +17,7 @@
 static void memory_is_aligned_counted_and_refused(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     for (int64_t n = 0; n < 200; n += 7) {
         char *p = NULL;
         assert_int_equal(qkv_alloc_zero(&ctx, n, 3, &p), QKV_OK);
@@ -41,7 +43,7 @@ static void memory_is_aligned_counted_and_refused(void **state) {
 static void a_message_may_quote_the_last_one(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     assert_int_equal(qkv_fail(&ctx, QKV_BAD_DATA, "row %d", 7), QKV_BAD_DATA);
     assert_int_equal(qkv_fail(&ctx, QKV_IO, "file: %s", ctx.message), QKV_IO);
     assert_string_equal(ctx.message, "file: row 7");
@@ -50,7 +52,7 @@ static void a_message_may_quote_the_last_one(void **state) {
 static void arena_plans_what_it_grants(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_arena plan = {0}, run;
     void *p = NULL;
     for (int pass = 0; pass < 2; pass++) {
@@ -111,20 +113,91 @@ static void count_chunk(void *arg, int64_t chunk, int thread) {
 static void every_chunk_runs_once(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     for (ctx.threads = 1; ctx.threads <= 4; ctx.threads++)
         for (int64_t chunks = 0; chunks <= 33; chunks += 3) {
             int64_t counts[40] = {0};
             qkv_par(&ctx, chunks, count_chunk, counts);
             for (int64_t i = 0; i < 40; i++) assert_int_equal(counts[i], i < chunks);
         }
+    qkv_par_close(&ctx);
+    qkv_par_close(&ctx); /* harmless */
     assert_true(qkv_cpu_cores_allowed() >= 1);
+}
+
+typedef struct relay {
+    qkv_ctx *ctx;
+    qkv_par_counter turn;
+    int64_t order[64], inner[64];
+} relay;
+
+static void pass_on(void *arg, int64_t chunk, int thread) {
+    (void)thread;
+    relay *r = arg;
+    qkv_par_wait(&r->turn, chunk);
+    r->order[chunk] = chunk > 0 ? r->order[chunk - 1] + 1 : 0;
+    qkv_par_post(&r->turn, chunk + 1);
+}
+
+static void add_inner(void *arg, int64_t chunk, int thread) {
+    (void)thread;
+    ((int64_t *)arg)[chunk]++;
+}
+
+static void nest(void *arg, int64_t chunk, int thread) {
+    (void)thread;
+    relay *r = arg;
+    qkv_par(r->ctx, 1 + chunk % 2, add_inner, r->inner + 2 * chunk);
+}
+
+/* More threads than cores: a chunk that waits for a lower one gets it, whoever holds it. */
+static void chunks_hand_over(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    for (int round = 0; round < 200; round++) {
+        relay r = {.ctx = &ctx};
+        ctx.threads = 1 + round % 5;
+        qkv_par(&ctx, 64, pass_on, &r);
+        for (int i = 0; i < 64; i++) assert_int_equal(r.order[i], i);
+    }
+    qkv_par_close(&ctx);
+}
+
+static void loops_do_not_nest_but_work(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    ctx.threads = 3;
+    relay r = {.ctx = &ctx};
+    qkv_par(&ctx, 32, nest, &r);
+    for (int i = 0; i < 32; i++) {
+        assert_int_equal(r.inner[2 * i], 1);
+        assert_int_equal(r.inner[2 * i + 1], i % 2);
+    }
+    qkv_par_close(&ctx);
+}
+
+/* Threads without work do not burn time that others could use. */
+static void idle_threads_sleep(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    ctx.threads = 4;
+    int64_t counts[64] = {0};
+    qkv_par(&ctx, 64, count_chunk, counts);
+    struct timespec before, after;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    assert_true((double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec) < 0.05);
+    qkv_par_close(&ctx);
 }
 
 static void buffer_grows(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_buf b = {.ctx = &ctx};
     for (int i = 0; i < 1000; i++) assert_int_equal(qkv_buf_addf(&b, "%d,", i), QKV_OK);
     assert_int_equal(qkv_buf_add(&b, "\0z", 2), QKV_OK);
@@ -217,7 +290,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_aligned_counted_and_refused), cmocka_unit_test(a_message_may_quote_the_last_one),
         cmocka_unit_test(arena_plans_what_it_grants),            cmocka_unit_test(random_numbers_have_their_moments),
-        cmocka_unit_test(every_chunk_runs_once),                 cmocka_unit_test(buffer_grows),
+        cmocka_unit_test(every_chunk_runs_once),
+        cmocka_unit_test(chunks_hand_over),
+        cmocka_unit_test(loops_do_not_nest_but_work),
+        cmocka_unit_test(idle_threads_sleep),                 cmocka_unit_test(buffer_grows),
         cmocka_unit_test(sha256_is_sha256),                      cmocka_unit_test(numbers_do_not_depend_on_the_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static void gzip_file(const char *path, const char *mode, const void *data, unsi
 static void plain_and_gzip_read_alike(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     static char text[300000];
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)((i * i >> 5) % 251);
     char path[512];
@@ -86,7 +86,7 @@ static void bytes_behind_a_gzip_stream_are_ignored(void **state) {
     for (size_t i = 0; i < sizeof tails / sizeof *tails + 2; i++)
         for (int members = 1; members < 3; members++) {
             test_memory memory = {0};
-            qkv_ctx ctx = test_ctx(&memory);
+            TEST_CTX qkv_ctx ctx = test_ctx(&memory);
             char path[512], line[256] = "";
             ctx.log = keep_line;
             ctx.log_user = line;
@@ -118,7 +118,7 @@ static void a_member_may_start_anywhere(void **state) {
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 2654435761u >> 24);
     for (unsigned first = 65536 - 60; first < 65536 + 4; first++) {
         test_memory memory = {0};
-        qkv_ctx ctx = test_ctx(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx(&memory);
         char path[512];
         gzip_file(test_path("border.gz", path), "wb0", text, first);
         gzip_file(path, "ab9", text + first, sizeof text - first);
@@ -136,7 +136,7 @@ static void a_member_may_start_anywhere(void **state) {
 static void damaged_input_is_named(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     char path[512], data[2000];
     for (int i = 0; i < 2000; i++) data[i] = (char)(i * 7919 >> 3);
     gzip_file(test_path("cut.gz", path), "wb9", data, sizeof data);
@@ -213,7 +213,7 @@ static void assert_whole(qkv_ctx *ctx, const char *path, const char *allowed) {
 static void the_old_file_or_the_new_one(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     char folder[512], path[600];
     test_path("atomic.XXXXXX", folder);
     assert_non_null(mkdtemp(folder));
@@ -259,7 +259,7 @@ static void the_old_file_or_the_new_one(void **state) {
 static void output_refuses_and_follows(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_output *o;
     assert_int_equal(qkv_output_open(&ctx, "/no/such/folder/model", &o), QKV_IO);
     assert_non_null(strstr(ctx.message, "No such file or directory"));

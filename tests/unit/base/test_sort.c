@@ -6,7 +6,7 @@
 static void ascending_and_stable(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const uint64_t ranges[] = {1, 2, 10, 3000, 1u << 22, UINT64_MAX};
     for (int64_t count = 0; count < 5000; count = 3 * count + 1)
         for (int range = 0; range < 6; range++) {

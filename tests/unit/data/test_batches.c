@@ -41,7 +41,7 @@ static void fill(int64_t *offset, int64_t rows, uint64_t seed, int64_t longest) 
 static void each_row_once_within_the_budget(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     int64_t offset[3001];
     const int64_t sizes[] = {0, 1, 2, 17, 500, 3000}, budgets[] = {1, 64, 1000, 4096, INT64_MAX},
                   limits[] = {0, 1, 7, 64, INT64_MAX};
@@ -61,7 +61,7 @@ static void each_row_once_within_the_budget(void **state) {
 static void evaluation_is_sorted_by_length(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     int64_t offset[2001];
     qkv_batches b;
     fill(offset, 2000, 6, 100);
@@ -76,7 +76,7 @@ static void evaluation_is_sorted_by_length(void **state) {
 static void seed_and_epoch_decide(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     int64_t offset[2001];
     qkv_batches a, same, epoch, seed;
     fill(offset, 2000, 7, 100);
@@ -99,7 +99,7 @@ static void seed_and_epoch_decide(void **state) {
 static void batches_are_even_and_mixed(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     enum { ROWS = 20000 };
     int64_t *offset = malloc((ROWS + 1) * sizeof *offset), spread = 0, falls = 0, last = 0;
     qkv_batches b;
@@ -127,7 +127,7 @@ static void batches_are_even_and_mixed(void **state) {
 static void impossible_budgets_are_refused(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_batches b;
     int64_t offset[2] = {0, 3};
     assert_int_equal(qkv_batches_make(&ctx, offset, 1, 0, 1, 1, 0, &b), QKV_BAD_ARGUMENT);
@@ -144,7 +144,7 @@ static void every_failing_allocation_is_survived(void **state) {
     fill(offset, 500, 8, 50);
     for (int64_t k = 1; !done; k++) {
         test_memory memory = {.fail_at = k};
-        qkv_ctx ctx = test_ctx(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx(&memory);
         qkv_batches b;
         qkv_status status = qkv_batches_make(&ctx, offset, 500, 256, 32, 1, 2, &b);
         done = memory.calls < k;

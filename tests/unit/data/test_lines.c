@@ -12,7 +12,7 @@ typedef struct expected {
 
 static void expect_lines(const char *path, const expected *want, int64_t count) {
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_lines *lines;
     const char *text;
     int64_t length;
@@ -104,7 +104,7 @@ static void many_lines_in_little_memory(void **state) {
     for (int i = 0; i < 200000; i++) fprintf(f, "line %d\n", i);
     fclose(f);
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_lines *lines;
     assert_int_equal(qkv_lines_open(&ctx, path, &lines), QKV_OK);
     for (int i = 0; i < 200000; i++) {
@@ -129,7 +129,7 @@ static void a_pipe_is_not_read_ahead(void **state) {
     assert_int_equal(pipe(ends), 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_lines *lines;
     const char *text;
     int64_t length;
@@ -164,7 +164,7 @@ static void a_pipe_is_not_read_ahead(void **state) {
 static void what_cannot_be_read_says_why(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_lines *lines;
     char path[512];
     assert_int_equal(qkv_lines_open(&ctx, "/nowhere/at/all.tsv", &lines), QKV_IO);
@@ -233,7 +233,7 @@ static void every_failing_allocation_is_survived(void **state) {
     int done = 0;
     for (int64_t k = 1; !done; k++) {
         test_memory memory = {.fail_at = k};
-        qkv_ctx ctx = test_ctx(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx(&memory);
         qkv_lines *lines = NULL;
         const char *text = "";
         int64_t length;
@@ -250,7 +250,7 @@ static void every_failing_allocation_is_survived(void **state) {
 static void arguments(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_lines *lines = (void *)&ctx;
     char path[512];
     const char *text;

@@ -18,7 +18,7 @@ static const char *shared(char path[512]) {
 
 static void check_set(const char *name, int64_t rows, double most_tokens_per_byte) {
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     char folder[512], path[600];
     qkv_table table;
     snprintf(path, sizeof path, "%s/%s", shared(folder), name);

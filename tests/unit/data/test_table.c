@@ -16,7 +16,7 @@ static qkv_status read_bytes(qkv_ctx *ctx, const char *bytes, int64_t size, qkv_
 /* The message, without the folder. */
 static void expect_bad(const char *bytes, int64_t size, const char *sentence) {
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_table t;
     assert_int_equal(read_bytes(&ctx, bytes, size, &t), QKV_BAD_DATA);
     const char *said = strstr(ctx.message, "t.tsv");
@@ -40,7 +40,7 @@ static void expect_row(const qkv_table *t, int64_t i, const char *label, const c
 static void rows_are_label_tab_text(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_table t;
     const char bytes[] = "\xEF\xBB\xBFvery good\tfine\tfilm\r\nbad\t\nbad\ta\0b\n\u597D\t\u4F60\xFF\u597D\ngood\t last \n\n\r\n";
     assert_int_equal(read_bytes(&ctx, bytes, sizeof bytes - 1, &t), QKV_OK);
@@ -60,7 +60,7 @@ static void rows_are_label_tab_text(void **state) {
 static void the_hash_is_of_the_rows(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const char *same[] = {"a\tb\nc\td\n", "a\tb\r\nc\td",
                           ("\xEF\xBB\xBF"
                            "a\tb\nc\td\r\n")},
@@ -122,7 +122,7 @@ static void other_kinds_of_files_are_named(void **state) {
 static void gzip_inside_gzip_is_named(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     char inner[512], outer[512], bytes[4096];
     gzFile gz = gzopen(test_path("inner.gz", inner), "wb");
     gzputs(gz, "label\ttext\n");
@@ -155,7 +155,7 @@ static void reading_stops_when_asked(void **state) {
     for (int i = 0; i < 20000; i++) size += sprintf(bytes + size, "l%d\ttext %d\n", i % 3, i);
     for (int polls = 0; polls < 5; polls++) {
         test_memory memory = {0};
-        qkv_ctx ctx = test_ctx(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx(&memory);
         int left = polls;
         ctx.stop = stop_at;
         ctx.stop_user = &left;
@@ -171,7 +171,7 @@ static void reading_stops_when_asked(void **state) {
 static void odd_rows_are_rows(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     static const char *const texts[] = {"%PDF-1.4\tis a label", "BZh\tso is this", "spam\t\1\2\3\4\5\6\7", "a\t\xFF\xFE",
                                         "\u00FF\u00FE\tx"};
     qkv_table t;
@@ -188,7 +188,7 @@ static void odd_rows_are_rows(void **state) {
 static void what_cannot_be_opened_says_why(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_table t;
     assert_int_equal(qkv_table_read(&ctx, "/nowhere/train.tsv", &t), QKV_IO);
     assert_string_equal(ctx.message, "/nowhere/train.tsv: No such file or directory");
@@ -205,7 +205,7 @@ static void what_cannot_be_opened_says_why(void **state) {
 static void rows_large_and_many(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_table t;
     int64_t size = 0;
     char *bytes = malloc(4 << 20);
@@ -230,7 +230,7 @@ static void rows_large_and_many(void **state) {
 static void one_row_in_ten_is_held_out(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_table t, held;
     char *bytes = malloc(1 << 20);
     int64_t size = 0, copies = 0;
@@ -269,7 +269,7 @@ static void one_row_in_ten_is_held_out(void **state) {
 static void neither_side_is_left_empty(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     for (int rows = 1; rows < 12; rows++)
         for (int salt = 0; salt < 60; salt++) {
             char bytes[1024];
@@ -298,7 +298,7 @@ static int64_t rows_with(const qkv_table *t, const char *label) {
 static void no_label_vanishes(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     int empty = 0, shared = 0;
     for (int labels = 2; labels < 7; labels++)
         for (int each = 1; each < 4; each++)
@@ -336,7 +336,7 @@ static void every_failing_allocation_is_survived(void **state) {
     for (int i = 0; i < 6000; i++) size += sprintf(bytes + size, "label\tsome text that is long enough %d\n", i);
     for (int64_t k = 1; !done; k++) {
         test_memory memory = {.fail_at = k};
-        qkv_ctx ctx = test_ctx(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx(&memory);
         qkv_table t = {0}, held = {0};
         qkv_status status = read_bytes(&ctx, bytes, size, &t);
         int64_t before = t.count;

@@ -20,7 +20,7 @@ static int64_t compose(const char *header, int64_t data, char *out) {
 
 /* Must be refused as damaged, with `part` in the sentence, and leave no memory behind. */
 static void expect_refused(const void *data, int64_t size, const char *part) {
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_safetensors *file = NULL;
     qkv_status status = qkv_safetensors_parse(&ctx, "model.safetensors", data, size, &file);
     if (status != QKV_BAD_FORMAT || !strstr(ctx.message, part)) {
@@ -132,7 +132,7 @@ static void refuses_every_truncation(void **state) {
 static void reads_what_is_legal(void **state) {
     (void)state;
     char block[1024];
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_safetensors *file;
     int64_t size = compose("{\"z\":" ENTRY("F32", "[]", 0, 4) ",\"__metadata__\":{\"b\":\"2\",\"a\":\"\\u00e9\"},\"e\":" ENTRY(
                                "I64", "[3,0,5]", 4, 4) ",\"y\":" ENTRY("BOOL", "[1,3]", 4, 7) "}   ",
@@ -166,7 +166,7 @@ static void reads_what_is_legal(void **state) {
 }
 
 static void convert(qkv_dtype dtype, const void *data, int64_t count, real *out) {
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     char unaligned[256];
     memcpy(unaligned + 1, data, (size_t)(count * qkv_dtype_bytes(dtype)));
     qkv_tensor t = {.name = "t", .dtype = dtype, .rank = 1, .shape = {count}, .count = count, .data = unaligned + 1};
@@ -200,7 +200,7 @@ static void converts_types(void **state) {
 /* What is written can be read, is aligned, and is the same file again when it is written again. */
 static void writes_and_reads_back(void **state) {
     (void)state;
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     float a[16], b[3] = {1, 2, 3};
     for (int i = 0; i < 16; i++) a[i] = (float)i;
     qkv_tensor tensors[] = {
@@ -232,7 +232,7 @@ static void writes_and_reads_back(void **state) {
 }
 
 static void write_refuses(const qkv_tensor *tensors, int64_t count, const qkv_metadata *metadata, int64_t n, const char *part) {
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     char path[512];
     test_path("safetensors-refused", path);
     qkv_output *output;
@@ -274,7 +274,7 @@ static void survives_no_memory(void **state) {
     int64_t size = compose("{\"__metadata__\":{\"k\":\"v\"},\"a\":" ENTRY("F32", "[2]", 0, 8) "}", 8, block);
     for (int64_t k = 1;; k++) {
         test_memory failing = {.fail_at = k};
-        qkv_ctx ctx = test_ctx(&failing);
+        TEST_CTX qkv_ctx ctx = test_ctx(&failing);
         qkv_safetensors *file;
         qkv_status status = qkv_safetensors_parse(&ctx, "m", block, size, &file);
         if (status == QKV_OK) {
@@ -291,7 +291,7 @@ static void survives_no_memory(void **state) {
 
 static void json_is_strict(void **state) {
     (void)state;
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     json_t *json;
     static const char *const bad[] = {
         "", " ", "{\"a\":1,\"a\":2}", "[1] 2", "[[[1]]]", "\"\\u0000\"", "nul", "{\"a\"}", "[1,]", "NaN", "1e999"};

@@ -9,7 +9,7 @@ static void the_best_one_comes_first(void **state) {
     assert_in_range(n, 1, 4);
     assert_ptr_equal(tables[n - 1], &qkv_kernels_scalar); /* the one that is always there */
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     assert_int_equal(qkv_kernels_pick(&ctx, NULL), QKV_OK);
     assert_ptr_equal(ctx.kernels, tables[0]);
     assert_non_null(strstr(ctx.isa_why, tables[0]->name));
@@ -29,7 +29,7 @@ static void each_by_name(void **state) {
     const qkv_kernels *tables[4];
     int n = qkv_kernels_present(tables);
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     for (int i = 0; i < n; i++) {
         assert_int_equal(qkv_kernels_pick(&ctx, tables[i]->name), QKV_OK);
         assert_ptr_equal(ctx.kernels, tables[i]);
@@ -41,7 +41,7 @@ static void an_unknown_name_lists_those_present(void **state) {
     (void)state;
     static const char *const names[] = {"avx1024", "", "AVX2", "count", "scalar "};
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     assert_int_equal(qkv_kernels_pick(&ctx, "scalar"), QKV_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(qkv_kernels_pick(&ctx, names[i]), QKV_BAD_CONFIG);

@@ -11,7 +11,7 @@ static void names(void **state) {
         "encoder.0.ffn.out.weight", "encoder.0.ffn.out.bias",  "norm.weight",              "norm.bias",
         "pool.query",              "head.weight",              "head.bias"};
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_config c = net_config();
     c.layers = 1;
     qkv_classifier *net;
@@ -41,7 +41,7 @@ static void names(void **state) {
 static void initial_values(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_config c = net_config();
     c.vocab = 500;
     c.dim = 64;
@@ -110,6 +110,7 @@ static void end(pass *p) {
     free(p->w);
     free(p->g);
     qkv_classifier_free(p->net);
+    qkv_par_close(&p->ctx);
     assert_int_equal(p->memory.blocks, 0);
 }
 
@@ -197,7 +198,7 @@ static void weights(void **state) {
 static void no_memory(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
     qkv_config c = net_config();
     c.layers = 12;
     qkv_classifier *net;

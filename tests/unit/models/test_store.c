@@ -26,7 +26,7 @@ static void save(qkv_model *model, const char *path) {
 static void save_load_save(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     char first[512], second[512];
     test_path("store-first", first);
     test_path("store-second", second);
@@ -54,7 +54,7 @@ static void save_load_save(void **state) {
 static void file_is_plain_and_aligned(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     char path[512];
     test_path("store-aligned", path);
     qkv_model *model = test_model(&ctx);
@@ -355,7 +355,7 @@ static void expect_refused(qkv_ctx *ctx, test_memory *memory, const char *path, 
 static void refuses_what_does_not_fit_together(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     ctx.allocate = modest_allocate;
     char good[512], bad[512];
     test_path("store-good", good);
@@ -394,7 +394,7 @@ static void refuses_what_does_not_fit_together(void **state) {
 static void refuses_flipped_bits(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     ctx.allocate = modest_allocate;
     char path[512];
     test_path("store-flipped", path);
@@ -418,7 +418,7 @@ static void refuses_flipped_bits(void **state) {
 static void refuses_truncated_and_foreign_files(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     char path[512], part[64];
     test_path("store-cut", path);
     qkv_model *model = test_model(&ctx);
@@ -448,7 +448,7 @@ static void refuses_truncated_and_foreign_files(void **state) {
 static void does_not_save_what_is_not_finite(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx_run(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
     char path[512];
     test_path("store-nan", path);
     qkv_model *model = test_model(&ctx), *loaded;
@@ -471,7 +471,7 @@ static void survives_no_memory(void **state) {
     qkv_config config = test_config();
     for (int64_t k = 1, done = 0; !done; k++) {
         test_memory memory = {0};
-        qkv_ctx ctx = test_ctx_run(&memory);
+        TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
         memory = (test_memory){.fail_at = k};
         qkv_model *model = NULL, *loaded = NULL;
         qkv_status status = test_model_try(&ctx, &config, &model);

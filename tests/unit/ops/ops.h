@@ -71,6 +71,7 @@ static inline void ops_end(ops_bench *bench) {
     qkv_reg_free(&bench->reg);
     free(bench->weights);
     free(bench->grads);
+    qkv_par_close(&bench->ctx);
     assert_int_equal(bench->memory.blocks, 0);
 }
 

@@ -81,7 +81,7 @@ static void predict(const qkv_model *model, const char *text, float *p) {
 static void learns_a_separable_set(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512], test[512];
     toy_file("toy_train.tsv", 400, 1, train);
     toy_file("toy_test.tsv", 100, 2, test);
@@ -127,7 +127,7 @@ static void learns_a_separable_set(void **state) {
 static void answers_do_not_depend_on_the_company(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512];
     toy_file("toy_company.tsv", 60, 1, train);
     qkv_classify_options o = toy_options();
@@ -164,7 +164,7 @@ static void answers_do_not_depend_on_the_company(void **state) {
 static real *weights_on(const qkv_classify_options *o, int threads, const char *isa, const char *train, int64_t *size,
                         char **record) {
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, threads);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, threads);
     assert_int_equal(qkv_kernels_pick(&ctx, isa), QKV_OK);
     seen s = {0};
     qkv_model *model;
@@ -266,7 +266,7 @@ static void accumulation(void **state) {
 static void unseen_labels_are_errors(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512], dev[512];
     toy_file("toy_unseen.tsv", 200, 1, train);
     toy_text("toy_unseen_dev.tsv", "yes\tbright day\nno\tgloomy day\nmaybe\tbright gloomy\nmaybe\twe\nnever\tgloomy\n", dev);
@@ -301,7 +301,7 @@ static void unseen_labels_are_errors(void **state) {
 static void one_class_is_certain(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512];
     toy_text("toy_one.tsv", "all\tone\nall\ttwo\nall\tthree\n", train);
     qkv_classify_options o = toy_options();
@@ -326,7 +326,7 @@ static void tiny_sets(void **state) {
                                        "a\tx\nb\t\n\xff\xfe\tlabel of bad bytes\n", "a b\tt\tt\r\nc\t\t\n"};
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         test_memory memory = {0};
-        qkv_ctx ctx = toy_ctx(&memory, 2);
+        TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
         char train[512];
         toy_text("toy_tiny.tsv", sets[i], train);
         qkv_classify_options o = toy_options();
@@ -353,7 +353,7 @@ static void tiny_sets(void **state) {
 static void empty_rows_are_counted(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512];
     toy_text("toy_empty.tsv", "a\t\nb\tone two three four five six seven eight nine ten\na\tone\nb\t\na\ttwo\n", train);
     qkv_classify_options o = toy_options();
@@ -384,7 +384,7 @@ static void empty_rows_are_counted(void **state) {
 static void a_huge_rate_is_a_status(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512];
     toy_file("toy_rate.tsv", 200, 1, train);
     qkv_classify_options o = toy_options();
@@ -408,7 +408,7 @@ static void a_huge_rate_is_a_status(void **state) {
 static void stops_with_a_model(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512];
     toy_file("toy_stop.tsv", 200, 1, train);
     qkv_classify_options o = toy_options();
@@ -436,7 +436,7 @@ static void a_stop_before_the_first_step_leaves_no_model(void **state) {
         int tokenizing = 0, encoding = 0, reading = 0, planning = 0;
         for (int poll = 1;; poll++) {
             test_memory memory = {0};
-            qkv_ctx ctx = toy_ctx(&memory, 2);
+            TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
             qkv_classify_options o = toy_options();
             o.tokenizer = tokenizer;
             o.steps = 2;
@@ -462,7 +462,7 @@ static void a_stop_before_the_first_step_leaves_no_model(void **state) {
 static void without_dev_rows_the_last_weights_are_kept(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     char train[512];
     toy_text("toy_two.tsv", "no\tgloomy\nyes\tbright\n", train);
     qkv_classify_options o = toy_options();
@@ -489,7 +489,7 @@ static void a_dev_set_without_a_known_label(void **state) {
     toy_text("toy_blind_dev.tsv", "maybe\tbright\nnever\tgloomy\n", dev);
     for (int metric = 0; metric < 3; metric++) {
         test_memory memory = {0};
-        qkv_ctx ctx = toy_ctx(&memory, 2);
+        TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
         qkv_classify_options o = toy_options();
         o.metric = metric;
         seen s = {0};
@@ -516,7 +516,7 @@ static void *modest_allocate(void *user, size_t bytes) {
 static void what_does_not_fit_is_refused_with_its_plan(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 2);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     ctx.allocate = modest_allocate;
     char train[512];
     toy_file("toy_large.tsv", 60, 1, train);
@@ -539,7 +539,7 @@ static void what_does_not_fit_is_refused_with_its_plan(void **state) {
 static void bad_input_is_refused(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = toy_ctx(&memory, 1);
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 1);
     char train[512], bad[512];
     toy_file("toy_bad.tsv", 40, 1, train);
     qkv_classify_options o = toy_options();

@@ -11,7 +11,7 @@ static void refused(qkv_ctx *ctx, qkv_status status, const char *words) {
 static void lengths_out_of_range(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const char *texts[] = {"a", "b"};
     for (int kind = QKV_TOKENIZER_BPE; kind <= QKV_TOKENIZER_BYTE; kind++)
         for (int lowercase = 0; lowercase < 2; lowercase++) {
@@ -45,7 +45,7 @@ static void lengths_out_of_range(void **state) {
 static void null_pointers(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_tokenizer_options o = {QKV_TOKENIZER_BPE, 300, 0};
     qkv_tokenizer *t;
     int64_t n = 7;

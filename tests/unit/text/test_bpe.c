@@ -139,7 +139,7 @@ static int plain_step(plain *p) {
 static void training_equals_the_plain_reference(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     plain *p = calloc(1, sizeof *p);
     p->pairs = malloc(100000 * sizeof *p->pairs);
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -183,7 +183,7 @@ static void training_equals_the_plain_reference(void **state) {
 static void any_text_comes_back(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples train_set = samples_make(1, 200), s = samples_make(2, 2000);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_BPE, 700, 0, &train_set);
     for (int64_t i = 0; i < s.count; i++) {
@@ -211,7 +211,7 @@ static void any_text_comes_back(void **state) {
 static void offsets_survive_lower_case(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples s = samples_make(3, 1500);
     for (int kind = 0; kind < 3; kind++) {
         qkv_tokenizer *t = train(&ctx, (qkv_tokenizer_kind)kind, 600, 1, &s);
@@ -229,7 +229,7 @@ static void offsets_survive_lower_case(void **state) {
 static void the_short_and_the_long_way_agree(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples s = samples_make(4, 300);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_BPE, 900, 0, &s);
     sample_rng r = {5, 0};
@@ -250,7 +250,7 @@ static void the_short_and_the_long_way_agree(void **state) {
 static void the_order_of_the_texts_does_not_matter(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples s = samples_make(6, 400);
     for (int kind = 0; kind < 2; kind++) {
         qkv_tokenizer *a = train(&ctx, (qkv_tokenizer_kind)kind, 1000, 1, &s);
@@ -273,7 +273,7 @@ static void the_order_of_the_texts_does_not_matter(void **state) {
 static void sizes_and_limits(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples none = {0}, s = samples_make(8, 200);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_BPE, 5000, 0, &none);
     assert_int_equal(qkv_tokenizer_vocab(t), 260);
@@ -305,7 +305,7 @@ static void sizes_and_limits(void **state) {
 static void pieces_and_specials(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const char *text = "<unk> <unk> <cls> <cls> <mask> <mask> <unk> <unk>";
     samples s = {.count = 1, .texts = &text, .lengths = &(int64_t){(int64_t)strlen(text)}};
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_BPE, 400, 0, &s);
@@ -355,7 +355,7 @@ static double cpu_seconds(void) {
 static void a_megabyte_without_a_space(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     enum { SIZE = 1 << 20 };
     char *text = malloc(SIZE + 4);
     qkv_token *tokens = malloc(SIZE * sizeof *tokens);
@@ -390,7 +390,7 @@ static void a_megabyte_without_a_space(void **state) {
 static void no_piece_cuts_a_code_point(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples s = samples_make(11, 400);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_BPE, 2000, 0, &s);
     for (int32_t id = QKV_FIRST_MERGE; id < t->count; id++) {
@@ -413,7 +413,7 @@ static void every_failing_allocation_is_survived(void **state) {
         int done = 0;
         for (int64_t k = 1; !done; k++) {
             test_memory memory = {.fail_at = k};
-            qkv_ctx ctx = test_ctx(&memory);
+            TEST_CTX qkv_ctx ctx = test_ctx(&memory);
             qkv_tokenizer *t;
             qkv_token tokens[3000];
             int64_t count;

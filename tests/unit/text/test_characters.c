@@ -25,7 +25,7 @@ static void expect(qkv_ctx *ctx, const qkv_tokenizer *t, const char *text, int64
 static void the_most_frequent_come_first(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     /* b and NUL three times, a and the Han character twice (the smaller code point first), x once: unknown. */
     const char text[] = "b\0b\0b\0a\u4F60"
                         "a\u4F60x";
@@ -54,7 +54,7 @@ static void the_most_frequent_come_first(void **state) {
 static void bad_sequences_are_one_replacement_each(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_CHAR, 100, 0, "aa\xFF\xF0\x9F\x98z", 7);
     assert_int_equal(qkv_tokenizer_vocab(t), 6);
     expect(&ctx, t,
@@ -67,7 +67,7 @@ static void bad_sequences_are_one_replacement_each(void **state) {
 static void lower_case_offsets(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_CHAR, 100, 1, "KkIi", 4);
     /* U+212A is three bytes, k one; U+0130 is i and a dot, the dot unknown. */
     expect(&ctx, t, "\u212A\u0130K", 6, 4, (const int32_t[][3]){{5, 0, 3}, {4, 3, 5}, {QKV_TOKEN_UNK, 3, 5}, {5, 5, 6}});
@@ -77,7 +77,7 @@ static void lower_case_offsets(void **state) {
 static void bytes_are_bytes(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_tokenizer *t = train(&ctx, QKV_TOKENIZER_BYTE, 0, 0, "anything", 8);
     assert_int_equal(qkv_tokenizer_vocab(t), 260);
     expect(&ctx, t, "\0\xFFz", 3, 3, (const int32_t[][3]){{4, 0, 1}, {259, 1, 2}, {4 + 'z', 2, 3}});

@@ -13,7 +13,7 @@ static qkv_tokenizer *train(qkv_ctx *ctx, qkv_tokenizer_kind kind, int64_t vocab
 static void what_was_written_reads_back(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     samples s = samples_make(21, 600);
     for (int kind = 0; kind < 3; kind++) {
         qkv_tokenizer *a = train(&ctx, (qkv_tokenizer_kind)kind, 700, kind != 1, &s), *b;
@@ -53,7 +53,7 @@ static void what_was_written_reads_back(void **state) {
 static void the_form_is_pinned(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const char *text = "the the then a\u0301 a\u0301";
     samples s = {1, NULL, &text, &(int64_t){(int64_t)strlen(text)}};
     const struct {
@@ -79,7 +79,7 @@ static void the_form_is_pinned(void **state) {
 
 static void expect_refused(const char *text, const char *sentence) {
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
     assert_non_null(json);
     qkv_tokenizer *t;
@@ -137,12 +137,12 @@ static void every_failing_allocation_is_survived(void **state) {
     samples s = samples_make(22, 60);
     for (int kind = 0; kind < 3; kind++) {
         test_memory none = {0};
-        qkv_ctx plain = test_ctx(&none);
+        TEST_CTX qkv_ctx plain = test_ctx(&none);
         qkv_tokenizer *a = train(&plain, (qkv_tokenizer_kind)kind, 500, 1, &s);
         int done = 0;
         for (int64_t k = 1; !done; k++) {
             test_memory memory = {.fail_at = k};
-            qkv_ctx ctx = test_ctx(&memory);
+            TEST_CTX qkv_ctx ctx = test_ctx(&memory);
             json_t *json;
             qkv_tokenizer *b = NULL;
             qkv_status status = qkv_tokenizer_to_json(&ctx, a, &json);

@@ -90,7 +90,7 @@ static void long_runs_are_cut(void **state) {
 static void lower_case_keeps_its_origin(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_folded f;
     const char *text = "A\u0130\u212Ab\xFF\u00C9\u1E9E\u023A."; /* 1 + 2 + 3 + 1 + 1 + 2 + 3 + 2 + 1 bytes */
     assert_int_equal(qkv_folded_make(&ctx, true, text, 16, &f), QKV_OK);
@@ -112,7 +112,7 @@ static void lower_case_keeps_its_origin(void **state) {
 static void lower_case_never_grows_by_more_than_half(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     for (int32_t cp = 0; cp <= 0x10FFFF; cp++) {
         if (cp == 0xD800) cp = 0xE000;
         char text[4];

@@ -74,7 +74,7 @@ static void faults_count_bad_sequences_and_nul(void **state) {
 static void every_byte_has_a_letter(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_buf b = {.ctx = &ctx};
     char bytes[256], back[600];
     for (int i = 0; i < 256; i++) bytes[i] = (char)i;

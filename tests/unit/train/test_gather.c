@@ -15,7 +15,7 @@ static void fill(void) {
 static void rows_lie_side_by_side(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_gather g;
     qkv_batch b;
     fill();
@@ -45,7 +45,7 @@ static void rows_lie_side_by_side(void **state) {
 static void dropout_follows_the_row(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_gather g;
     qkv_batch b;
     fill();

@@ -102,6 +102,7 @@ static void toy_start(toy *t, int64_t rows, int threads) {
 
 static void toy_end(toy *t) {
     qkv_reg_free(&t->reg);
+    qkv_par_close(&t->ctx);
     assert_int_equal(t->memory.blocks, 0);
 }
 

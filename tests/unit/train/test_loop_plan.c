@@ -62,6 +62,7 @@ static void start(fixture *f, int threads, const qkv_loop_options *o) {
 static void finish(fixture *f) {
     qkv_gather_free(&f->ctx, &f->gather);
     qkv_classifier_free(f->net);
+    qkv_par_close(&f->ctx);
     assert_int_equal(f->memory.blocks, 0);
 }
 

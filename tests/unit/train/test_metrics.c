@@ -21,7 +21,7 @@ static qkv_counts counts_of(qkv_ctx *ctx, int64_t classes, const int (*pairs)[2]
 static void by_hand(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const int pairs[][2] = {{0, 0}, {0, 0}, {0, 1}, {1, 1}, {1, 2}, {2, 2}};
     qkv_counts c = counts_of(&ctx, 4, pairs, 6);
     qkv_scores s;
@@ -50,7 +50,7 @@ static void by_hand(void **state) {
 static void predicted_only_and_unseen(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     const int pairs[][2] = {{0, 0}, {0, 1}, {-1, 0}, {-1, 1}};
     qkv_counts c = counts_of(&ctx, 2, pairs, 4);
     c.unseen_labels = 2;
@@ -71,7 +71,7 @@ static void predicted_only_and_unseen(void **state) {
 static void no_rows(void **state) {
     (void)state;
     test_memory memory = {0};
-    qkv_ctx ctx = test_ctx(&memory);
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_counts c = counts_of(&ctx, 3, NULL, 0);
     qkv_scores s;
     qkv_counts_scores(&c, &s);
