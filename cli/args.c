@@ -245,3 +245,16 @@ void cli_args_free(cli_args *args) {
     free(args->settings);
     args->settings = NULL;
 }
+
+int cli_apply_settings(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args, void *options) {
+    for (int i = 0; i < args->setting_count; i++) {
+        if (qkv_options_set(ctx, verb->table(), options, args->settings[i].name, args->settings[i].value) != QKV_OK)
+            return cli_wrong_use(verb, "--%s", qkv_message(ctx));
+    }
+    return CLI_GO_ON;
+}
+
+int cli_set_options(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args, void *options) {
+    qkv_options_default(verb->table(), options);
+    return cli_apply_settings(verb, ctx, args, options);
+}

@@ -56,7 +56,7 @@ struct cli_verb {
     int (*run)(const cli_verb *verb, int argc, char **argv);
 };
 
-extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_info, cli_attend, cli_help;
+extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_info, cli_attend, cli_bench, cli_help;
 extern const cli_verb *const cli_verbs[]; /* ends with NULL */
 
 typedef struct cli_setting {
@@ -75,6 +75,11 @@ typedef struct cli_args {
  * `args`. CLI_GO_ON, or the code to exit with after it has said why. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, int most_words, void *values, cli_args *args);
 void cli_args_free(cli_args *args);
+
+/* Fills `options` with the defaults of the verb's library table and what the command line says. */
+int cli_set_options(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args, void *options);
+/* The settings alone, over what is there. */
+int cli_apply_settings(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args, void *options);
 
 /* Says what is wrong with the command line and where the help is; returns CLI_WRONG_USE. */
 int cli_wrong_use(const cli_verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -101,6 +106,10 @@ void cli_sizes(void (*item)(void *user, const char *name, const char *what), voi
 
 typedef struct cli_progress cli_progress;
 
+/* --dtype of a verb that uses a model: how it is to compute from now on. NULL: as it was trained. */
+int cli_set_compute(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const char *dtype);
+#define CLI_DTYPE_HELP "f32 or bf16: how to compute, if not as the model was trained"
+
 /* A context that says its warnings on standard error (around `progress`, may be NULL). `stoppable`: the first SIGINT or
  * SIGTERM asks long work to end. CLI_GO_ON or the code to exit with. */
 int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress *progress, qkv_ctx **ctx);
@@ -120,12 +129,13 @@ void *cli_grow(void *pointer, size_t bytes);
 
 /* ---- signals.c ---- */
 
-/* What a training does, for what a signal says. */
+/* What the program does, for what a signal says. */
 typedef enum cli_phase {
     CLI_READS, /* data: nothing is trained yet, and a signal interrupts the wait for it */
     CLI_STEPS,
     CLI_SAVES,
-    CLI_SAVED
+    CLI_SAVED,
+    CLI_MEASURES /* no training: what is measured so far is printed */
 } cli_phase;
 
 void cli_signals_stoppable(void); /* from now on the first SIGINT, SIGTERM, SIGHUP only asks; the second ends at once */

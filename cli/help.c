@@ -21,6 +21,8 @@ const char *cli_type_name(qkv_option_type type, const char *choices) {
         return "L,R";
     case QKV_OPTION_SEED:
         return "N";
+    case QKV_OPTION_TEXT:
+        return "TEXT";
     }
     return "VALUE";
 }
@@ -203,8 +205,8 @@ void cli_help_verb(FILE *to, const cli_verb *verb) {
         }
         option_line(to, "-h, --help", column, "this text", NULL);
     }
-    if (verb->table) {
-        library_options(to, verb->table(), column);
+    if (verb->table) library_options(to, verb->table(), column);
+    if (verb->table == qkv_classify_options_table) {
         size_line l = {to, column};
         fputs("\nSizes:\n", to);
         cli_sizes(print_size, &l);

@@ -23,15 +23,30 @@ static void machine_text(const qkv_machine *m) {
     printf("%-20s%d\n", "threads", m->threads);
     printf("%-20s%s (%s a thread); 1 multiply-add = 2 FLOP\n", "FMA peak, measured", cli_si(1e9 * m->fma_gflops, "FLOP/s").s,
            cli_si(1e9 * m->fma_gflops_core, "FLOP/s").s);
-    if (m->read_gbs > 0) {
-        printf("%-20s%s\n", "memory read", cli_si(1e9 * m->read_gbs, "B/s").s);
-        printf("%-20s%s (read + written)\n", "memory copy", cli_si(1e9 * m->copy_gbs, "B/s").s);
+    if (m->bf16_gflops > 0) printf("%-20s%s\n", "bf16 peak, measured", cli_si(1e9 * m->bf16_gflops, "FLOP/s").s);
+    if (m->memory.read_gbs > 0) {
+        printf("%-20s%s\n", "memory read", cli_si(1e9 * m->memory.read_gbs, "B/s").s);
+        printf("%-20s%s (read + written)\n", "memory copy", cli_si(1e9 * m->memory.copy_gbs, "B/s").s);
+        printf("%-20s%s (read + written, in place)\n", "memory update", cli_si(1e9 * m->memory.update_gbs, "B/s").s);
+    }
+    for (int i = 0; i < 3; i++) {
+        char name[24];
+        const qkv_bandwidth *b = &m->cache[i];
+        if (b->bytes == 0) continue;
+        snprintf(name, sizeof name, "cache level %d", i + 1);
+        printf("%-20s%s, read %s, update %s\n", name, cli_bytes((double)b->bytes).s, cli_si(1e9 * b->read_gbs, "B/s").s,
+               cli_si(1e9 * b->update_gbs, "B/s").s);
     }
     printf("%-20s%s\n", "build", m->build);
 }
 
 static json_t *number_or_null(double x) {
     return x > 0 ? json_real(x) : json_null();
+}
+
+static json_t *bandwidth_json(const qkv_bandwidth *b) {
+    return json_pack("{s:I, s:o, s:o, s:o}", "bytes", (json_int_t)b->bytes, "read_gbs", number_or_null(b->read_gbs), "copy_gbs",
+                     number_or_null(b->copy_gbs), "update_gbs", number_or_null(b->update_gbs));
 }
 
 static json_t *machine_json(const qkv_machine *m) {
@@ -41,11 +56,13 @@ static json_t *machine_json(const qkv_machine *m) {
         if (length) json_array_append_new(present, json_stringn(p, length));
         p += length + (p[length] != 0);
     }
-    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:s}", "version", qkv_version_string(), "cpu",
+    json_t *caches = json_array();
+    for (int i = 0; i < 3; i++) json_array_append_new(caches, bandwidth_json(&m->cache[i]));
+    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "version", qkv_version_string(), "cpu",
                      cli_json_text(m->cpu, (int64_t)strlen(m->cpu)), "isa", m->isa, "why", m->why, "present", present,
                      "cores_allowed", m->cores_allowed, "threads", m->threads, "fma_gflops", number_or_null(m->fma_gflops),
-                     "fma_gflops_core", number_or_null(m->fma_gflops_core), "memory_read_gbs", number_or_null(m->read_gbs),
-                     "memory_copy_gbs", number_or_null(m->copy_gbs), "build", m->build);
+                     "fma_gflops_core", number_or_null(m->fma_gflops_core), "bf16_gflops", number_or_null(m->bf16_gflops), "memory",
+                     bandwidth_json(&m->memory), "caches", caches, "build", m->build);
 }
 
 static int machine(qkv_ctx *ctx, const info_values *values) {

@@ -115,8 +115,8 @@ static void verb_section(FILE *to, const cli_verb *verb) {
         const cli_option *o = &verb->options[i];
         item(to, o->letter, o->name, o->kind == CLI_FLAG ? NULL : o->value, o->help, o->fallback);
     }
-    if (verb->table) {
-        library_options(to, verb->table());
+    if (verb->table) library_options(to, verb->table());
+    if (verb->table == qkv_classify_options_table) {
         heading(to, "sizes");
         cli_sizes(size_item, to);
     }

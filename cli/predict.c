@@ -1,4 +1,4 @@
-/* qkv predict: one line out for each line in, in order, as soon as there is nothing more to read at once. */
+/* qkv predict: one line out for each row in, in order, as soon as there is nothing more to read at once. */
 #include "cli.h"
 
 #include <errno.h>
@@ -6,6 +6,7 @@
 typedef struct predict_values {
     int64_t top, column, threads;
     int json;
+    const char *dtype;
 } predict_values;
 
 static const cli_option options[] = {
@@ -15,6 +16,7 @@ static const cli_option options[] = {
      "the text is column N of tab-separated lines, from 1; a line with fewer has no text. 0: the whole line"},
     {"json", 0, CLI_FLAG, offsetof(predict_values, json), NULL, NULL, 0, 0,
      "print an object a line with the label and all probabilities (with --top the K largest)"},
+    {"dtype", 0, CLI_TEXT, offsetof(predict_values, dtype), "NAME", NULL, 0, 0, CLI_DTYPE_HELP},
     {"threads", 0, CLI_INT, offsetof(predict_values, threads), "N", "0", 0, 1024, "threads; 0: every core allowed"},
 };
 
@@ -28,15 +30,18 @@ typedef struct candidate {
 typedef struct batch {
     const qkv_model *model;
     const predict_values *values;
+    const char *separator;           /* between several labels */
     int64_t labels, capacity, count; /* rows */
     char *bytes;
     size_t used, room;
     int64_t *begin, *length;
     const char **text;
     float *probabilities;
+    int64_t *dropped;
     candidate *order;                 /* [labels] */
     int output_error;                 /* errno of a failed write */
     int64_t short_lines, first_short; /* lines without the column */
+    int64_t rows, cut_rows, cut_tokens;
 } batch;
 
 static void batch_open(batch *b, const qkv_model *model, const predict_values *values) {
@@ -51,6 +56,7 @@ static void batch_open(batch *b, const qkv_model *model, const predict_values *v
     b->length = cli_alloc(rows * sizeof *b->length);
     b->text = cli_alloc(rows * sizeof *b->text);
     b->probabilities = cli_alloc(rows * labels * sizeof *b->probabilities);
+    b->dropped = cli_alloc(rows * sizeof *b->dropped);
     b->order = cli_alloc(labels * sizeof *b->order);
 }
 
@@ -60,6 +66,7 @@ static void batch_close(batch *b) {
     free(b->length);
     free(b->text);
     free(b->probabilities);
+    free(b->dropped);
     free(b->order);
 }
 
@@ -99,26 +106,72 @@ static void rank(batch *b, const float *p, int64_t k) {
     }
 }
 
+static json_t *label_json(const batch *b, int64_t i) {
+    const char *label = qkv_model_label(b->model, b->order[i].label);
+    return cli_json_text(label, (int64_t)strlen(label));
+}
+
+static int reaches(const batch *b, int64_t i) {
+    return (double)b->order[i].p >= qkv_model_threshold(b->model, b->order[i].label);
+}
+
 static void print_json(const batch *b, int64_t k) {
-    const char *best = qkv_model_label(b->model, b->order[0].label);
-    json_t *all = json_object();
+    json_t *all = json_object(), *given = json_array(), *answer = json_object();
     for (int64_t i = 0; i < k; i++) {
-        const char *label = qkv_model_label(b->model, b->order[i].label);
-        json_t *name = cli_json_text(label, (int64_t)strlen(label));
+        json_t *name = label_json(b, i);
         json_object_set_new(all, json_string_value(name), cli_json_float(b->order[i].p));
         json_decref(name);
     }
-    cli_json_line(stdout, json_pack("{s:o, s:o}", "label", cli_json_text(best, (int64_t)strlen(best)), "probabilities", all),
-                  JSON_COMPACT);
+    if (qkv_model_multi_label(b->model)) {
+        for (int64_t i = 0; i < b->labels; i++) {
+            if (reaches(b, i)) json_array_append_new(given, label_json(b, i));
+        }
+        json_object_set(answer, "labels", given);
+    } else {
+        json_object_set_new(answer, "label", label_json(b, 0));
+    }
+    json_decref(given);
+    json_object_set_new(answer, "probabilities", all);
+    cli_json_line(stdout, answer, JSON_COMPACT);
+}
+
+/* As it is read back from a column: a separator inside a label, and a backslash that would be taken for its escape, get one. */
+static void print_escaped(const char *label, const char *separator) {
+    size_t n = strlen(separator);
+    for (const char *c = label; *c;) {
+        if (!strncmp(c, separator, n)) {
+            printf("\\%s", separator);
+            c += n;
+        } else {
+            if (*c == '\\') putchar('\\');
+            putchar(*c++);
+        }
+    }
+}
+
+/* All labels that reach their threshold, the most probable first; an empty line where none does. */
+static void print_set(const batch *b) {
+    int count = 0;
+    for (int64_t i = 0; i < b->labels; i++) {
+        if (!reaches(b, i)) continue;
+        if (count++) fputs(b->separator, stdout);
+        print_escaped(qkv_model_label(b->model, b->order[i].label), b->separator);
+    }
+    putchar('\n');
 }
 
 static void print_row(batch *b, const float *p) {
+    int multi = qkv_model_multi_label(b->model);
     int64_t k = b->values->top;
-    if (k == 0) k = b->values->json ? b->labels : 1;
+    if (k == 0) k = b->values->json || multi ? b->labels : 1;
     if (k > b->labels) k = b->labels;
-    rank(b, p, k);
+    rank(b, p, multi ? b->labels : k);
     if (b->values->json) {
         print_json(b, k);
+        return;
+    }
+    if (multi && !b->values->top) {
+        print_set(b);
         return;
     }
     for (int64_t i = 0; i < k; i++) {
@@ -132,9 +185,14 @@ static void print_row(batch *b, const float *p) {
 /* Answers what is waiting. Nonzero when standard output takes no more: nobody is there to read on. */
 static int batch_answer(batch *b, qkv_status *status) {
     for (int64_t i = 0; i < b->count; i++) b->text[i] = b->bytes + b->begin[i];
-    *status = qkv_classify_predict(b->model, b->count, b->text, b->length, b->probabilities);
+    *status = qkv_classify_predict(b->model, b->count, b->text, b->length, b->probabilities, b->dropped);
     if (*status != QKV_OK) return 1;
-    for (int64_t i = 0; i < b->count; i++) print_row(b, b->probabilities + i * b->labels);
+    for (int64_t i = 0; i < b->count; i++) {
+        print_row(b, b->probabilities + i * b->labels);
+        b->cut_rows += b->dropped[i] > 0;
+        b->cut_tokens += b->dropped[i];
+    }
+    b->rows += b->count;
     b->count = 0;
     b->used = 0;
     if (b->room > 2 * MOST_BYTES) { /* after one huge line */
@@ -146,45 +204,72 @@ static int batch_answer(batch *b, qkv_status *status) {
     return b->output_error;
 }
 
-static qkv_status predict_lines(batch *b, qkv_lines *lines) {
+static qkv_status predict_rows(batch *b, qkv_rows *rows) {
     qkv_status status = QKV_OK;
     for (;;) {
-        const char *line;
+        const char *text;
         int64_t length;
-        qkv_status read = qkv_lines_next(lines, &line, &length);
-        if (read == QKV_OK && line) batch_add(b, line, length, qkv_lines_number(lines));
-        int last = read != QKV_OK || !line;
+        qkv_status read = qkv_rows_next(rows, &text, &length);
+        if (read == QKV_OK && text) batch_add(b, text, length, qkv_rows_line(rows));
+        int last = read != QKV_OK || !text;
         /* what was read before a damaged place is answered too */
-        if (b->count && (last || b->count == b->capacity || b->used >= MOST_BYTES || !qkv_lines_ready(lines))) {
+        if (b->count && (last || b->count == b->capacity || b->used >= MOST_BYTES || !qkv_rows_ready(rows))) {
             if (batch_answer(b, &status)) return status;
         }
         if (last) return read;
     }
 }
 
-static int predict(const cli_verb *verb, const predict_values *values, const char *path, const char *file) {
+static void report_notes(const batch *b, const qkv_rows *rows) {
+    if (b->short_lines)
+        cli_say("warning: no column %lld in %s of %s, first in line %s; read as text without words", (long long)b->values->column,
+                cli_count(b->short_lines).s, cli_of(qkv_rows_line(rows), "line").s, cli_count(b->first_short).s);
+    if (b->cut_rows)
+        cli_say("warning: %s of %s longer than the model reads, cut to what it reads: %s dropped", cli_count(b->cut_rows).s,
+                cli_of(b->rows, "row").s, cli_of(b->cut_tokens, "token").s);
+    if (qkv_rows_repaired(rows))
+        cli_say("warning: %s of %s with NUL or bytes that are not UTF-8", cli_count(qkv_rows_repaired(rows)).s,
+                cli_of(b->rows, "row").s);
+}
+
+static int predict(const cli_verb *verb, const predict_values *values, const cli_args *args) {
     qkv_ctx *ctx = NULL;
     qkv_model *model = NULL;
-    qkv_lines *lines = NULL;
+    qkv_rows *rows = NULL;
+    qkv_data_options data;
+    const char *file = args->count == 2 ? args->words[1] : "-";
     int output_error = 0;
     int code = cli_open(verb, values->threads, 0, NULL, &ctx);
     if (code != CLI_GO_ON) return code;
-    qkv_status status = qkv_model_load(ctx, path, &model);
-    if (status == QKV_OK) status = qkv_lines_open(ctx, file, &lines);
+    code = cli_set_options(verb, ctx, args, &data);
+    if (code == CLI_GO_ON && values->column && data.format != QKV_FORMAT_AUTO && data.format != QKV_FORMAT_TEXT)
+        code = cli_wrong_use(verb, "--column is for lines of text: it does not go with --format");
+    if (code != CLI_GO_ON) {
+        qkv_ctx_free(ctx);
+        return code;
+    }
+    if (values->column) data.format = QKV_FORMAT_TEXT;
+    qkv_status status = qkv_model_load(ctx, args->words[0], &model);
+    code = status == QKV_OK ? cli_set_compute(verb, ctx, model, values->dtype) : CLI_GO_ON;
+    if (code != CLI_GO_ON) {
+        qkv_model_free(model);
+        qkv_ctx_free(ctx);
+        return code;
+    }
+    if (status == QKV_OK) status = qkv_rows_open(ctx, file, &data, qkv_model_pair(model), &rows);
     if (status == QKV_OK) {
         if (!strcmp(file, "-") && cli_is_terminal(stdin) && cli_is_terminal(stderr))
             fprintf(stderr, "One text a line; Ctrl-D ends.\n");
         batch b;
         batch_open(&b, model, values);
-        status = predict_lines(&b, lines);
-        if (b.short_lines)
-            cli_say("warning: no column %lld in %s of %s, first in line %s; read as text without words", (long long)values->column,
-                    cli_count(b.short_lines).s, cli_of(qkv_lines_number(lines), "line").s, cli_count(b.first_short).s);
+        b.separator = data.label_separator;
+        status = predict_rows(&b, rows);
+        report_notes(&b, rows);
         output_error = b.output_error;
         batch_close(&b);
     }
     code = status != QKV_OK ? cli_fail(ctx, status) : output_error ? cli_output_failed(output_error) : CLI_DONE;
-    qkv_lines_close(lines);
+    qkv_rows_close(rows);
     qkv_model_free(model);
     qkv_ctx_free(ctx);
     return code;
@@ -196,7 +281,7 @@ static int run_predict(const cli_verb *verb, int argc, char **argv) {
     int code = cli_parse(verb, argc, argv, 2, &values, &args);
     if (code != CLI_GO_ON) return code;
     if (args.count) {
-        code = predict(verb, &values, args.words[0], args.count == 2 ? args.words[1] : "-");
+        code = predict(verb, &values, &args);
     } else {
         code = cli_wrong_use(verb, "MODEL is needed");
     }
@@ -208,13 +293,18 @@ const cli_verb cli_predict = {
     .name = "predict",
     .usage = "predict MODEL [FILE] [options]",
     .summary = "a label for each line",
-    .about = "Reads plain text, a text a line, and prints one line for each, in order, whatever is in it. Without FILE, or with -, "
-             "it reads standard input, and answers as soon as there is nothing more to read at once. FILE may be gzip.",
+    .about = "Reads plain text, a text a line, or the texts of JSON lines, CSV or fastText files, and prints one line for each, in "
+             "order, whatever is in it. Without FILE, or with -, it reads standard input, and answers as soon as there is nothing "
+             "more to read at once. FILE may be gzip.\n\n"
+             "Of a model trained with --multi-label it prints all labels that reach their threshold, the most probable first; an "
+             "empty line if none does. A model trained with --pair reads two texts with a tab between.",
     .examples = "predict news.model letters.txt\n"
                 "predict news.model --top 3 < letters.txt\n"
-                "predict news.model test.tsv --column 2 --json",
+                "predict news.model test.tsv --column 2 --json\n"
+                "predict reviews.model reviews.csv --text-column review",
     .options = options,
     .count = sizeof options / sizeof *options,
     .struct_size = sizeof(predict_values),
+    .table = qkv_data_options_table,
     .run = run_predict,
 };

@@ -138,3 +138,19 @@ void cli_progress_rows(cli_progress *p, int64_t rows) {
             cli_count((int64_t)((double)rows / (now - p->start))).s, p->terminal ? "" : "\n");
     p->drawn = p->terminal;
 }
+
+void cli_progress_items(cli_progress *p, int64_t done, int64_t all, const char *what) {
+    double now = wall();
+    if (!p->started) {
+        p->started = 1;
+        p->start = p->shown = now;
+    }
+    if (!p->terminal && now - p->shown < 10) return;
+    p->shown = now;
+    char text[MOST], left[48] = "";
+    if (done > 0) snprintf(left, sizeof left, ", %s left", cli_duration((now - p->start) / (double)done * (double)(all - done)).s);
+    snprintf(text, sizeof text, "%s of %s  %s%s", cli_count(done).s, cli_count(all).s, what, left);
+    if (p->terminal) text[terminal_width() - 1 < MOST ? terminal_width() - 1 : MOST - 1] = 0;
+    fprintf(stderr, "%s%s%s", p->terminal ? "\r\033[K" : "", text, p->terminal ? "" : "\n");
+    p->drawn = p->terminal;
+}

@@ -24,4 +24,7 @@ void cli_progress_clear(cli_progress *p);              /* takes the bar away, so
 double cli_progress_share(const cli_progress *p);      /* of the FMA peak, over all steps; NaN if not known */
 void cli_progress_rows(cli_progress *p, int64_t rows); /* for a pass over data: rows done */
 
+/* For a list of things: how many are done, and what is being done. */
+void cli_progress_items(cli_progress *p, int64_t done, int64_t all, const char *what);
+
 #endif

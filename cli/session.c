@@ -67,6 +67,14 @@ int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress 
     return CLI_FAILED;
 }
 
+int cli_set_compute(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const char *dtype) {
+    if (!dtype) return CLI_GO_ON;
+    const int bf16 = !strcmp(dtype, "bf16");
+    if (!bf16 && strcmp(dtype, "f32") != 0) return cli_wrong_use(verb, "--dtype=%s: expected f32 or bf16", dtype);
+    qkv_status status = qkv_model_set_compute(model, bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32);
+    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
+}
+
 int cli_fail(const qkv_ctx *ctx, qkv_status status) {
     const char *message = qkv_message(ctx);
     cli_say("%s", message[0] ? message : qkv_status_name(status));

@@ -38,6 +38,8 @@ static void first(int number, int time) {
         alarm(1);
     } else if (phase == CLI_STEPS) {
         say("\nqkv: stopping after this step; once more to stop at once\n");
+    } else if (phase == CLI_MEASURES) {
+        say("\nqkv: stopping after this repeat; once more to stop at once\n");
     }
 }
 
@@ -48,6 +50,7 @@ static void on_signal(int number) {
         first(number, time);
     } else if (((time - (signal_got >> 6)) & TIME_MASK) >= SAME_PRESS) {
         if (phase <= CLI_STEPS) say("\nqkv: stopped at once; no model was written\n");
+        if (phase == CLI_MEASURES) say("\nqkv: stopped at once\n");
         if (phase == CLI_SAVES) say("\nqkv: stopped at once, while the model was being written\n");
         _exit(CLI_SIGNAL + number);
     }

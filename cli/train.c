@@ -12,6 +12,10 @@ static const cli_option options[] = {
      "a model by name: tiny, small, base (see Sizes); options beside it win, wherever they stand"},
     {"threads", 0, CLI_INT, offsetof(train_values, threads), "N", "0", 0, 1024,
      "threads; 0: every core allowed. The model is the same for any number"},
+    {"resume", 0, CLI_FLAG, offsetof(train_values, resume), NULL, NULL, 0, 0,
+     "go on with a run that was interrupted, from MODEL.resume; files and options must be those it had"},
+    {"checkpoint", 0, CLI_REAL, offsetof(train_values, checkpoint), "MINUTES", "5", 0, 1e6,
+     "between two writings of MODEL.resume (0: only when interrupted); it goes when the model is there"},
     {"log", 0, CLI_TEXT, offsetof(train_values, log), "FILE", NULL, 0, 0, "write a JSON line per step and evaluation to this file"},
     {"json", 0, CLI_FLAG, offsetof(train_values, json), NULL, NULL, 0, 0, "print a summary as JSON at the end"},
 };
@@ -25,18 +29,24 @@ static int same_file(const char *a, const char *b) {
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int check_files(const cli_verb *verb, const train_values *v, const char *train, const char *dev) {
+static int check_files(const cli_verb *verb, train_run *run) {
+    const train_values *v = run->values;
+    const char *train = run->train, *dev = run->dev;
     if (!v->output || !v->output[0]) return cli_wrong_use(verb, "where should the model go? -o MODEL");
     if (!strcmp(v->output, "-")) return cli_wrong_use(verb, "a model cannot go to standard output; give -o the name of a file");
     if (dev && !strcmp(train, "-") && !strcmp(dev, "-")) return cli_wrong_use(verb, "TRAIN and DEV cannot both be standard input");
+    run->resume = cli_alloc(strlen(v->output) + 8);
+    sprintf(run->resume, "%s.resume", v->output);
     const char *inputs[] = {train, dev};
     for (int i = 0; i < 2; i++) {
         if (same_file(v->output, inputs[i])) return cli_wrong_use(verb, "-o %s would overwrite the data", v->output);
+        if (same_file(run->resume, inputs[i])) return cli_wrong_use(verb, "%s would overwrite the data", run->resume);
         if (same_file(v->log, inputs[i])) return cli_wrong_use(verb, "--log %s would overwrite the data", v->log);
     }
     if (v->log && !strcmp(v->log, "-"))
         return cli_wrong_use(verb, "a log cannot go to standard output; give --log the name of a file");
     if (same_file(v->output, v->log)) return cli_wrong_use(verb, "-o and --log name the same file");
+    if (same_file(run->resume, v->log)) return cli_wrong_use(verb, "--log %s: checkpoints are written there", v->log);
     return CLI_GO_ON;
 }
 
@@ -71,11 +81,7 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
     const qkv_option_table *table = qkv_classify_options_table();
     qkv_options_default(table, o);
     if (v->size && qkv_classify_options_size(ctx, o, v->size) != QKV_OK) return cli_wrong_use(verb, "--%s", qkv_message(ctx));
-    for (int i = 0; i < args->setting_count; i++) {
-        if (qkv_options_set(ctx, table, o, args->settings[i].name, args->settings[i].value) != QKV_OK)
-            return cli_wrong_use(verb, "--%s", qkv_message(ctx));
-    }
-    return CLI_GO_ON;
+    return cli_apply_settings(verb, ctx, args, o);
 }
 
 /* ---- the run ---- */
@@ -122,8 +128,9 @@ static int save(qkv_ctx *ctx, qkv_model *model, train_run *run) {
         return code == CLI_WRONG_USE ? CLI_FAILED : code;
     }
     cli_signals_phase(CLI_SAVED);
+    if (!run->ended || !run->end.stopped) unlink(run->resume);
     json_object_set_new(run->summary, "model", cli_json_text(output, (int64_t)strlen(output)));
-    train_report_end(run, stat(output, &st) ? 0 : (double)st.st_size);
+    train_report_end(run, model, stat(output, &st) ? 0 : (double)st.st_size);
     return CLI_DONE;
 }
 
@@ -139,10 +146,10 @@ static int stopped(qkv_ctx *ctx, qkv_model *model, train_run *run) {
     }
     int code = save(ctx, model, run);
     if (code != CLI_DONE) return code;
-    fprintf(stderr, "\nStopped by %s at step %s of %s; the best model so far was saved.\nTo go on: use it as it is (qkv predict ",
-            signal_name(got), cli_count(run->step).s, cli_count(run->steps).s);
-    train_shell_word(run->values->output);
-    fprintf(stderr, " FILE). Training again starts from the beginning;\n--epochs or --steps make it shorter.\n");
+    fprintf(stderr, "\nStopped by %s at step %s of %s; the best model so far was saved and can be used.\n", signal_name(got),
+            cli_count(run->step).s, cli_count(run->steps).s);
+    struct stat st;
+    if (!stat(run->resume, &st)) fprintf(stderr, "To go on with the training: the same command and --resume.\n");
     return CLI_SIGNAL + got;
 }
 
@@ -175,9 +182,13 @@ static int train(const cli_verb *verb, qkv_ctx *ctx, train_run *run) {
     json_object_set_new(run->summary, "verb", json_string(cli_verb_title(verb, title, sizeof title)));
     fprintf(stderr, "%-11s%s\n", "reading", !strcmp(run->train, "-") ? "standard input" : run->train);
 
+    struct stat st;
+    if (!run->values->resume && !stat(run->resume, &st))
+        cli_say("note: %s is there from a run that was interrupted; --resume would go on with it, this one will replace it", run->resume);
+    const qkv_train_checkpoint checkpoint = {run->resume, run->values->checkpoint, run->values->resume};
     qkv_model *model = NULL;
     const qkv_train_callbacks callbacks = {on_event, run};
-    qkv_status status = qkv_classify_train(ctx, run->options, run->train, run->dev, &callbacks, &model);
+    qkv_status status = qkv_classify_train(ctx, run->options, run->train, run->dev, &checkpoint, &callbacks, &model);
     int code = finish(ctx, status, model, run);
     qkv_model_free(model);
     if (run->values->json && (code == CLI_DONE || code > CLI_SIGNAL)) {
@@ -207,7 +218,7 @@ static int run_train(const cli_verb *verb, int argc, char **argv) {
     run.options = &o;
     run.train = args.count > 0 ? args.words[0] : NULL;
     run.dev = args.count > 1 ? args.words[1] : NULL;
-    code = run.train ? check_files(verb, &values, run.train, run.dev) : cli_wrong_use(verb, "which file is to be trained on?");
+    code = run.train ? check_files(verb, &run) : cli_wrong_use(verb, "which file is to be trained on?");
     if (code == CLI_GO_ON) code = cli_open(verb, values.threads, 1, &run.progress, &ctx);
     if (code == CLI_GO_ON) code = set_options(verb, ctx, &values, &args, &o);
     if (code == CLI_GO_ON) code = check_writable(values.output);
@@ -217,6 +228,7 @@ static int run_train(const cli_verb *verb, int argc, char **argv) {
     }
     qkv_ctx_free(ctx);
     cli_args_free(&args);
+    free(run.resume);
     return code;
 }
 
@@ -226,12 +238,16 @@ const cli_verb cli_train_classify = {
     .usage = "train classify TRAIN [DEV] -o MODEL [options]",
     .summary = "train a text classifier",
     .about =
-        "Trains a text classifier on rows label TAB text (the text may hold further tabs). Files may be gzip; - is standard "
-        "input. The weights with the best metric on DEV are kept; without DEV, 10 % of TRAIN, chosen by hash, is held out for "
-        "that.\n\n"
+        "Trains a text classifier on rows label TAB text (the text may hold further tabs), on fastText files, JSON lines or CSV with "
+        "a header. Files may be gzip; - is standard input. The weights with the best metric on DEV are kept; without DEV, 10 % of "
+        "TRAIN, chosen by hash, is held out for that.\n\n"
         "Ctrl-C or SIGTERM: the step ends, the best weights so far are saved, exit 130 or 143. A second one ends at once. While "
-        "the data is read there is nothing to save: the first one ends the program, and no model is written.",
+        "the data is read there is nothing to save: the first one ends the program, and no model is written.\n\n"
+        "An interrupted run goes on with the same command and --resume, to the same bits as if nothing had happened: where it "
+        "stopped, or, after a crash, from the last of the checkpoints that are written every few minutes.",
     .examples = "train classify train.tsv dev.tsv -o news.model\n"
+                "train classify reviews.csv -o reviews.model --label-column stars --text-column review\n"
+                "train classify topics.jsonl -o topics.model --multi-label\n"
                 "train classify train.tsv.gz -o news.model --size small --epochs 8 --log news.log",
     .options = options,
     .count = sizeof options / sizeof *options,

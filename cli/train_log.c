@@ -28,9 +28,11 @@ static json_t *step_line(const train_run *run, const qkv_train_step *s) {
                      (json_int_t)s->skipped_total);
 }
 
-static json_t *evaluation_line(const qkv_train_evaluation *e) {
+static const char *accuracy_name(const train_run *run) { return run->options->multi_label ? "micro_f1" : "accuracy"; }
+
+static json_t *evaluation_line(const train_run *run, const qkv_train_evaluation *e) {
     return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:o}", "event", "evaluation", "step", (json_int_t)e->step, "epoch",
-                     cli_json_real(e->epoch), "loss", cli_json_real(e->loss), "accuracy", cli_json_real(e->accuracy), "macro_f1",
+                     cli_json_real(e->epoch), "loss", cli_json_real(e->loss), accuracy_name(run), cli_json_real(e->accuracy), "macro_f1",
                      cli_json_real(e->macro_f1), "best", e->best, "seconds", cli_json_real(e->seconds));
 }
 
@@ -41,11 +43,14 @@ static json_t *data_object(const qkv_train_data *d) {
         json_array_append_new(classes, json_pack("{s:o, s:I}", "label", cli_json_text(name, (int64_t)strlen(name)), "rows",
                                                  (json_int_t)d->class_rows[i]));
     }
-    return json_pack("{s:I, s:I, s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "train_rows", (json_int_t)d->train_rows,
+    return json_pack("{s:s, s:I, s:I, s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "format", d->format,
+                     "train_rows", (json_int_t)d->train_rows,
                      "dev_rows", (json_int_t)d->dev_rows, "held_out", d->held_out, "train_tokens", (json_int_t)d->train_tokens,
                      "classes", classes, "vocab", (json_int_t)d->vocab, "shortest", (json_int_t)d->shortest, "median",
                      (json_int_t)d->median, "longest", (json_int_t)d->longest, "cut_rows", (json_int_t)d->cut_rows, "cut_tokens",
-                     (json_int_t)d->cut_tokens, "unseen_dev_rows", (json_int_t)d->unseen_dev_rows);
+                     (json_int_t)d->cut_tokens, "unseen_dev_rows", (json_int_t)d->unseen_dev_rows, "empty_rows",
+                     (json_int_t)d->empty_rows, "repaired_rows", (json_int_t)d->repaired_rows, "unlabelled_rows",
+                     (json_int_t)d->unlabelled_rows);
 }
 
 static json_t *plan_object(const qkv_train_plan *p) {
@@ -59,7 +64,7 @@ static json_t *end_object(const train_run *run, const qkv_train_end *e) {
     return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", (json_int_t)e->steps, "best_step",
                      (json_int_t)e->best_step, "stopped", e->stopped, "seconds", cli_json_real(e->seconds), "tokens_per_second",
                      cli_json_real(e->tokens_per_second), "share_of_peak", cli_json_real(cli_progress_share(&run->progress)),
-                     "accuracy", cli_json_real(e->accuracy), "macro_f1", cli_json_real(e->macro_f1), "loss",
+                     accuracy_name(run), cli_json_real(e->accuracy), "macro_f1", cli_json_real(e->macro_f1), "loss",
                      cli_json_real(e->loss));
 }
 
@@ -75,7 +80,7 @@ void train_record(train_run *run, const qkv_train_event *event) {
         log_line(run, step_line(run, &event->u.step));
         break;
     case QKV_TRAIN_EVALUATE:
-        log_line(run, evaluation_line(&event->u.evaluation));
+        log_line(run, evaluation_line(run, &event->u.evaluation));
         break;
     case QKV_TRAIN_END:
         json_object_set_new(run->summary, "result", end_object(run, &event->u.end));

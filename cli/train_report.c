@@ -52,6 +52,10 @@ static double share(int64_t part, int64_t whole) {
 }
 
 static void report_data(const train_run *run, const qkv_train_data *d) {
+    row("format");
+    fprintf(stderr, "%s", d->format);
+    if (d->dev_format[0] && strcmp(d->format, d->dev_format)) fprintf(stderr, "; DEV: %s", d->dev_format);
+    fputc('\n', stderr);
     row("rows");
     fprintf(stderr, "%s to train on, %s to evaluate on", cli_count(d->train_rows).s, cli_count(d->dev_rows).s);
     if (d->held_out && d->dev_rows) fprintf(stderr, " (held out: 10 %% of the training file, as no DEV was given)");
@@ -74,13 +78,22 @@ static void report_data(const train_run *run, const qkv_train_data *d) {
     } else {
         fprintf(stderr, "the limit of %s cuts nothing\n", cli_of(run->options->max_length, "token").s);
     }
+    if (d->dev_cut_rows) {
+        row("note");
+        fprintf(stderr, "of the rows to evaluate on it cuts %s\n", cli_of(d->dev_cut_rows, "row").s);
+    }
+    if (d->unlabelled_rows) {
+        row("note");
+        fprintf(stderr, "%s without a label\n", cli_of(d->unlabelled_rows, "row").s);
+    }
     if (d->empty_rows) {
         row("note");
         fprintf(stderr, "%s without text\n", cli_of(d->empty_rows, "row").s);
     }
     if (d->repaired_rows) {
         row("note");
-        fprintf(stderr, "%s with NUL or bytes that are not UTF-8, used as they are\n", cli_of(d->repaired_rows, "row").s);
+        fprintf(stderr, "%s with NUL or bytes that are not UTF-8, %s\n", cli_of(d->repaired_rows, "row").s,
+                run->options->normalize ? "read as U+FFFD" : "used as they are");
     }
     /* Labels of DEV that the training rows do not have: the library has warned, with their names. */
 }
@@ -113,9 +126,11 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     fputc('\n', stderr);
 }
 
-static void report_evaluation(const qkv_train_evaluation *e) {
-    fprintf(stderr, "epoch %6.2f  step %9s  dev loss %7s  accuracy %8s  macro F1 %8s%s\n", e->epoch, cli_count(e->step).s,
-            cli_loss(e->loss).s, cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "");
+static const char *accuracy_name(const train_run *run) { return run->options->multi_label ? "micro F1" : "accuracy"; }
+
+static void report_evaluation(const train_run *run, const qkv_train_evaluation *e) {
+    fprintf(stderr, "epoch %6.2f  step %9s  dev loss %7s  %s %8s  macro F1 %8s%s\n", e->epoch, cli_count(e->step).s,
+            cli_loss(e->loss).s, accuracy_name(run), cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "");
 }
 
 void train_report(train_run *run, const qkv_train_event *event) {
@@ -126,7 +141,7 @@ void train_report(train_run *run, const qkv_train_event *event) {
     cli_progress_clear(&run->progress);
     if (event->kind == QKV_TRAIN_DATA) report_data(run, &event->u.data);
     if (event->kind == QKV_TRAIN_PLAN) report_plan(run, &event->u.plan);
-    if (event->kind == QKV_TRAIN_EVALUATE) report_evaluation(&event->u.evaluation);
+    if (event->kind == QKV_TRAIN_EVALUATE) report_evaluation(run, &event->u.evaluation);
 }
 
 /* A path as a person can paste it into a shell. */
@@ -151,7 +166,22 @@ static void command(const char *verb, const char *model, const char *rest, const
     fprintf(stderr, "%s%*s    # %s\n", rest, (int)(strlen("  qkv predict ") + 5 - strlen(head) - strlen(rest)), "", what);
 }
 
-void train_report_end(const train_run *run, double file_bytes) {
+/* What labels need to be given. */
+static void report_thresholds(const qkv_model *model) {
+    double least = 1, most = 0;
+    for (int64_t i = 0; i < qkv_model_labels(model); i++) {
+        double t = qkv_model_threshold(model, i);
+        if (t < least) least = t;
+        if (t > most) most = t;
+    }
+    row("thresholds");
+    if (least == most)
+        fprintf(stderr, "%.4g for every label\n", least);
+    else
+        fprintf(stderr, "%.4g to %.4g, one for each label\n", least, most);
+}
+
+void train_report_end(const train_run *run, const qkv_model *trained, double file_bytes) {
     const char *model = run->values->output;
     if (run->ended) {
         const qkv_train_end *e = &run->end;
@@ -164,9 +194,10 @@ void train_report_end(const train_run *run, double file_bytes) {
         fputc('\n', stderr);
         row("kept");
         if (isnan(e->accuracy)) fprintf(stderr, "the weights of step %s; no dev rows to choose by\n", cli_count(e->best_step).s);
-        else fprintf(stderr, "step %s: dev accuracy %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, cli_percent(e->accuracy).s,
-                cli_percent(e->macro_f1).s, cli_loss(e->loss).s);
+        else fprintf(stderr, "step %s: dev %s %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, accuracy_name(run),
+                cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, cli_loss(e->loss).s);
     }
+    if (qkv_model_multi_label(trained)) report_thresholds(trained);
     row("model");
     train_shell_word(model);
     fprintf(stderr, " (%s)\n\n", cli_bytes(file_bytes).s);

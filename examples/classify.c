@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
     for (const char *text; !status;) {
         int64_t length, best = 0;
         if ((status = qkv_lines_next(lines, &text, &length)) || !text) break;
-        if ((status = qkv_classify_predict(model, 1, &text, &length, p))) break;
+        if ((status = qkv_classify_predict(model, 1, &text, &length, p, NULL))) break;
         for (int64_t i = 1; i < qkv_model_labels(model); i++)
             if (p[i] > p[best]) best = i;
         printf("%s\t%.4f\n", qkv_model_label(model, best), p[best]);

@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     options.steps = 20;
 
     const qkv_train_callbacks callbacks = {show, stdout};
-    if (!status) status = qkv_classify_train(ctx, &options, argv[1], NULL, &callbacks, &model);
+    if (!status) status = qkv_classify_train(ctx, &options, argv[1], NULL, NULL, &callbacks, &model);
     if (!status) status = qkv_model_save(model, argv[2]);
     if (status) fprintf(stderr, "%s: %s\n", qkv_status_name(status), qkv_message(ctx));
 

@@ -46,7 +46,7 @@ static void use(qkv_ctx *ctx, const qkv_model *model) {
     require(status == QKV_OK || status == QKV_NO_MEMORY);
     qkv_free(ctx, weights);
     if (qkv_alloc(ctx, 2 * qkv_model_labels(model), sizeof *probabilities, &probabilities) != QKV_OK) return;
-    status = qkv_classify_predict(model, 2, texts, lengths, probabilities);
+    status = qkv_classify_predict(model, 2, texts, lengths, probabilities, NULL);
     require(status == QKV_OK || status == QKV_NO_MEMORY);
     qkv_free(ctx, probabilities);
 }

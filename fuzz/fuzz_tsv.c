@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(file >= 0 && write(file, data, size) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     read_lines(&ctx, path, size, size >= 2 && data[0] == 0x1F && data[1] == 0x8B);
-    if (qkv_table_read(&ctx, path, &t) == QKV_OK) {
+    if (qkv_table_read(&ctx, path, NULL, QKV_WANT_LABEL, false, &t) == QKV_OK) {
         int64_t rows = t.count;
         check_rows(&t);
         require(rows > 0 && qkv_table_hold_out(&t, &held) == QKV_OK);

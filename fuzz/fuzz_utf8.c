@@ -33,7 +33,7 @@ static void decode(const char *text, int64_t length) {
 static void fold(qkv_ctx *ctx, const char *text, int64_t length) {
     qkv_folded f;
     int64_t begin_cursor = 0, end_cursor = 0, last = 0;
-    require(qkv_folded_make(ctx, true, text, length, &f) == QKV_OK);
+    require(qkv_folded_make(ctx, QKV_NORMALIZE_NONE, true, text, length, &f) == QKV_OK);
     for (int64_t i = 0; i < f.length; i++) {
         int64_t begin = qkv_folded_begin(&f, &begin_cursor, i), end = qkv_folded_end(&f, &end_cursor, i + 1);
         require(begin >= 0 && begin <= last && begin < end && end >= last && end <= length);

@@ -10,5 +10,6 @@
 #include "qkv/model.h"
 #include "qkv/classify.h"
 #include "qkv/machine.h"
+#include "qkv/bench.h"
 
 #endif

@@ -24,7 +24,7 @@ static inline qkv_config net_config(void) {
 static inline qkv_ctx net_ctx(test_memory *memory, int threads, const qkv_kernels *kernels) {
     qkv_ctx ctx = test_ctx(memory);
     ctx.threads = threads;
-    if (kernels) ctx.kernels = kernels;
+    if (kernels) ctx.kernels = kernels, ctx.bf16 = qkv_kernels_bf16(kernels);
     else NET_OK(&ctx, qkv_kernels_pick(&ctx, getenv("QKV_ISA")));
     return ctx;
 }
@@ -177,7 +177,8 @@ static inline void net_same_grads(const qkv_classifier *net, const real *a, cons
 
 /* ---- the grid of configurations that the laws walk ---- */
 
-enum { NET_CONFIGS = 12 };
+/* The last ones compute with bf16. */
+enum { NET_F32_CONFIGS = 12, NET_CONFIGS = 16 };
 static inline qkv_config net_grid(int i) {
     qkv_config c = net_config();
     c.norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER;
@@ -195,6 +196,7 @@ static inline qkv_config net_grid(int i) {
     c.dropout = 0.2;
     c.attention_dropout = 0.1;
     c.embedding_dropout = 0.15;
+    c.bf16 = i >= NET_F32_CONFIGS;
     return c;
 }
 

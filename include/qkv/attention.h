@@ -2,9 +2,10 @@
  *
  *     O_i = sum_j softmax_j(scale * q_i . k_j + terms) v_j        (Vaswani et al. 2017, section 3.2.1)
  *
- * Memory beyond the caller's buffers is linear in the lengths (tiles with an online softmax: Dao et al. 2022). No n x n
- * matrix is formed; the log-sum-exp of each row is what the backward pass needs. The result has the same bits for any
- * number of threads, any batch around a sequence and every instruction set. */
+ * Memory beyond the caller's buffers is linear in the lengths (tiles with an online softmax: Dao et al. 2022); the context
+ * keeps up to 64 MiB of it for the next call. No n x n matrix is formed; the log-sum-exp of each row is what the backward
+ * pass needs. The result has the same bits for any number of threads, any batch around a sequence and every instruction
+ * set. */
 #ifndef QKV_ATTENTION_H
 #define QKV_ATTENTION_H
 
@@ -56,6 +57,22 @@ typedef struct qkv_attention {
      * of (seed, sequence, head, query, key), so backward repeats it; nothing is stored. 0: none. */
     float dropout;
     uint64_t seed;
+
+    /* A bias by distance: score += bias[h][d + bias_reach], d = j - p limited to -bias_reach..bias_reach, after softcap. What
+     * buckets of distances give (Raffel et al. 2020, section 2.1) is such a table. The backward pass writes (does not add)
+     * the gradient of it to bias_grad. */
+    const float *bias;  /* [heads][2 * bias_reach + 1], finite, or NULL */
+    int64_t bias_reach; /* 0..2^24 */
+    float *bias_grad;   /* as bias; NULL: not wanted. Read by the backward pass only */
+
+    /* Rotation of q and k by their positions before the product (Su et al. 2021, section 3.2.2), undone in dq and dk: columns
+     * c and c + rope_dim/2 (or 2c and 2c + 1) of a head become x cos - y sin and y cos + x sin. Key j of each sequence stands
+     * at position rope_offset + j, query i at rope_offset + i + n_k - n_q; all must lie in 0..rope_rows-1. */
+    const float *rope_cos, *rope_sin; /* [rope_rows][rope_dim/2], both or neither */
+    int64_t rope_rows;
+    int64_t rope_dim; /* the first so many columns, even, up to dim (0: dim) */
+    int64_t rope_offset;
+    int rope_interleaved; /* 1: pairs are neighbours 2c, 2c + 1 */
 } qkv_attention;
 
 /* Full attention, everything else 0. */

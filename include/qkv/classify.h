@@ -4,6 +4,7 @@
 
 #include "attention.h"
 #include "base.h"
+#include "data.h"
 #include "model.h"
 #include "options.h"
 
@@ -23,6 +24,12 @@ typedef struct qkv_classify_options {
     int tokenizer; /* qkv_tokenizer_kind */
     int64_t vocab, max_length;
     int lowercase;
+    int normalize; /* qkv_normalization */
+    /* data */
+    qkv_data_options data;
+    int multi_label; /* 1: a row has any number of labels; a sigmoid and a threshold for each */
+    int pair;        /* 1: two texts a row, encoded as one with a separator token between */
+    int balance;     /* 1: labels weigh inversely to how often they occur, 1 on average */
     /* training */
     double epochs; /* may be a fraction */
     int64_t steps; /* 0: by epochs */
@@ -38,6 +45,7 @@ typedef struct qkv_classify_options {
     int metric;      /* which dev metric picks the best weights: accuracy, macro-f1, loss */
     int recompute;   /* 1: recompute blocks in the backward pass instead of keeping them */
     uint64_t seed;
+    int dtype; /* qkv_compute of training; the model remembers it */
 } qkv_classify_options;
 
 QKV_API const qkv_option_table *qkv_classify_options_table(void);
@@ -63,6 +71,10 @@ typedef struct qkv_train_data {
     int64_t cut_rows, cut_tokens;      /* how much the length limit takes away */
     int64_t empty_rows, repaired_rows; /* without text; with NUL or invalid UTF-8 */
     int64_t unseen_dev_rows;           /* dev rows whose label the training set does not have */
+    int multi_label;
+    int64_t unlabelled_rows;           /* with multi_label: training rows without a label */
+    const char *format, *dev_format;   /* how the files were read: "CSV, separator comma, guessed from line 1" */
+    int64_t dev_cut_rows;
 } qkv_train_data;
 
 typedef struct qkv_train_plan {
@@ -88,7 +100,8 @@ typedef struct qkv_train_step {
 
 typedef struct qkv_train_evaluation {
     int64_t step;
-    double epoch, loss, accuracy, macro_f1; /* loss is over dev rows with a known label, NaN if there are none */
+    double epoch, loss, accuracy, macro_f1; /* loss is over dev rows with a known label, NaN if there are none; with multi_label
+                                             * accuracy is micro-F1, at the thresholds that suit these weights best */
     int best; /* 1: the best so far; its weights are kept */
     double seconds;
 } qkv_train_evaluation;
@@ -118,26 +131,43 @@ typedef struct qkv_train_callbacks {
     void *user;
 } qkv_train_callbacks;
 
-/* Trains on rows `label TAB text` (the text may hold further tabs) of the file `train`; picks the weights with the best
- * metric on `dev`, or, where `dev` is NULL, on one row in ten of `train` chosen by the hash of its bytes. Every label keeps a
- * training row: of one whose rows would all be held out, the first stays. So the held-out share of a small file may be 0
- * rows. Without dev rows, or if none of them has a label that training knows, the last weights are kept; a metric that is
- * NaN never beats a number. Files may be gzip; "-" is standard input. A row that cannot be used is QKV_BAD_DATA with
- * file:line. One class is legal (a warning; it is then predicted with probability 1).
+/* What an interrupted run needs to go on: a file that is written now and then (atomically, so that a kill at any moment leaves the
+ * last one), and once more when the stop callback ends the run. */
+typedef struct qkv_train_checkpoint {
+    const char *path;
+    double minutes; /* between two; 0: only when stopped */
+    int resume;     /* 1: go on from the file, which must exist and be of a run with the same options, rows and version of qkv
+                     * (QKV_BAD_ARGUMENT with the first difference); the model then has the bits of a run that was never
+                     * interrupted. Needs the file's size in memory beside the run's own while it starts. */
+} qkv_train_checkpoint;
+
+/* Trains on the rows of the file `train` (docs/data-formats.md); picks the weights with the best metric on `dev`, or, where `dev`
+ * is NULL, on one row in ten of `train` chosen by the hash of its bytes. Every label keeps a training row: of one whose rows would
+ * all be held out, the first stays. So the held-out share of a small file may be 0 rows. Without dev rows, or if none of them has
+ * a label that training knows, the last weights are kept; a metric that is NaN never beats a number. Files may be gzip; "-" is
+ * standard input. A row that cannot be used is QKV_BAD_DATA with file:line. One class is legal (a warning; it is then predicted
+ * with probability 1). With multi_label the thresholds are tuned on the dev rows, with the weights that are kept: one for all
+ * labels, or one for each that has enough of them, whichever is better; without dev rows they are 0.5.
  * Returns QKV_OK or, when the stop callback ended it, QKV_STOPPED; in both cases *model is the best model so far (the
  * callback is asked after each step; where nothing was evaluated yet, one evaluation follows). The callback is asked while
  * rows are read and tokenized, too: when it stops the call before the first step, *model is NULL. QKV_NO_MEMORY is returned
  * before anything big is allocated where the plan needs more memory than the system has available. After QKV_NUMERIC (five
  * non-finite losses or gradients in a row; each of those steps left the weights alone) *model is the last good one, that is
  * the best one evaluated with a finite loss, if there is one. Else *model is NULL.
- * The same options and rows give the same bits in *model for any number of threads and on every instruction set. */
+ * The same options and rows give the same bits in *model for any number of threads and on every instruction set (with dtype bf16
+ * on one instruction set).
+ * `checkpoint` NULL: none. A checkpoint that cannot be written is logged, and the run goes on. The file is the caller's to remove
+ * once the model is saved. */
 QKV_API qkv_status qkv_classify_train(qkv_ctx *ctx, const qkv_classify_options *options, const char *train, const char *dev,
-                                      const qkv_train_callbacks *callbacks, qkv_model **model) QKV_MUST_USE;
+                                      const qkv_train_checkpoint *checkpoint, const qkv_train_callbacks *callbacks,
+                                      qkv_model **model) QKV_MUST_USE;
 
-/* probabilities[count][qkv_model_labels()]. Any bytes are legal; an empty text gets the model's answer to an empty text.
- * The answer to a text does not depend on the other texts of the call. count 0 does nothing. */
+/* probabilities[count][qkv_model_labels()]: they sum to 1, or, where a text has any number of labels, each is of its own and to be
+ * held against qkv_model_threshold(). Any bytes are legal; an empty text gets the model's answer to an empty text. Of a pair
+ * model a text is two with a tab between. The answer to a text does not depend on the other texts of the call. count 0 does
+ * nothing. dropped[count] (may be NULL): how many tokens of each text the length limit cut. */
 QKV_API qkv_status qkv_classify_predict(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
-                                        float *probabilities) QKV_MUST_USE;
+                                        float *probabilities, int64_t *dropped) QKV_MUST_USE;
 
 typedef struct qkv_class_score {
     double precision, recall, f1;
@@ -155,6 +185,12 @@ typedef struct qkv_unseen_label {
     int64_t rows;
 } qkv_unseen_label;
 
+/* Of the k most probable labels of each row: precision = hits / (k rows), recall = hits / gold labels (as fastText). */
+typedef struct qkv_rank_score {
+    int64_t k;
+    double precision, recall;
+} qkv_rank_score;
+
 /* Conventions (scikit-learn's, with zero_division=0): f1 = 2 hits / (support + predicted), 0 where both are 0. macro_f1 is the
  * mean over the labels that occur in gold or prediction; weighted_f1 weighs by support; in both, unseen labels take part
  * with f1 = 0. micro_f1 is over all labels, which makes it the accuracy: every row has one gold and one predicted label. */
@@ -170,12 +206,20 @@ typedef struct qkv_classify_report {
     qkv_unseen_label *unseen_labels; /* [unseen]; their rows count as errors in every metric */
     int64_t cut_rows;
     double seconds;
+    int64_t cut_tokens;
+    int64_t empty_rows, repaired_rows; /* without text; with NUL or invalid UTF-8 */
+    int64_t unlabelled_rows;           /* with multi_label */
+    char format[192];                  /* how the file was read */
+    int multi_label;                   /* 1: accuracy is the share of rows whose labels are all right, and no other; and there are: */
+    double micro_precision, micro_recall;
+    int64_t ranks;
+    qkv_rank_score by_rank[3]; /* [ranks] */
 } qkv_classify_report;
 
-/* Scores the model on rows `label TAB text`. An empty file is QKV_BAD_DATA. `progress` may be NULL; it is called with
- * the rows done so far. */
-QKV_API qkv_status qkv_classify_test(const qkv_model *model, const char *path, void (*progress)(void *user, int64_t rows),
-                                     void *user, qkv_classify_report **report) QKV_MUST_USE;
+/* Scores the model on the rows of a file. `data` may be NULL: all defaults. An empty file is QKV_BAD_DATA. `progress` may be NULL;
+ * it is called with the rows done so far. */
+QKV_API qkv_status qkv_classify_test(const qkv_model *model, const char *path, const qkv_data_options *data,
+                                     void (*progress)(void *user, int64_t rows), void *user, qkv_classify_report **report) QKV_MUST_USE;
 QKV_API void qkv_classify_report_free(qkv_ctx *ctx, qkv_classify_report *report);
 
 #ifdef __cplusplus

@@ -24,6 +24,15 @@ typedef enum qkv_activation {
     QKV_ACT_SWIGLU /* silu(gate) * up */
 } qkv_activation;
 
+/* How linear maps and attention are computed. Weights, and all else, are f32 either way. */
+typedef enum qkv_compute {
+    QKV_COMPUTE_F32,
+    /* Operands rounded to bf16 (8 significant bits) on their way into a product, sums in f32. About twice as fast where the
+     * CPU has AVX512-BF16 and half the memory for packed weights; elsewhere emulated, slower than f32, which is logged. The
+     * bits are the same for any number of threads and any batch, on one instruction set. */
+    QKV_COMPUTE_BF16
+} qkv_compute;
+
 /* Reads a model file. `ctx` must outlive the model. A damaged, foreign or newer file is QKV_BAD_FORMAT with the reason and the place; nothing is
  * allocated from a number in the file before that number was checked against the file's size. */
 QKV_API qkv_status qkv_model_load(qkv_ctx *ctx, const char *path, qkv_model **model) QKV_MUST_USE;
@@ -41,8 +50,16 @@ QKV_API qkv_status qkv_model_describe(const qkv_model *model, char **json) QKV_M
 QKV_API const char *qkv_model_task(const qkv_model *model); /* "classify" */
 QKV_API const qkv_tokenizer *qkv_model_tokenizer(const qkv_model *model);
 QKV_API int64_t qkv_model_labels(const qkv_model *model);
+QKV_API int qkv_model_multi_label(const qkv_model *model); /* 1: a text has any number of labels */
+QKV_API int qkv_model_pair(const qkv_model *model);        /* 1: a text is two, with a tab between */
+/* From which probability a text has the label; 0 where a text has one label or the index is out of range. */
+QKV_API double qkv_model_threshold(const qkv_model *model, int64_t index);
 /* UTF-8 or whatever bytes the data had, NUL-terminated; NULL if out of range. */
 QKV_API const char *qkv_model_label(const qkv_model *model, int64_t index);
+
+/* What the model was trained with and computes with, unless told otherwise. Not while another call uses the model. */
+QKV_API qkv_compute qkv_model_compute(const qkv_model *model);
+QKV_API qkv_status qkv_model_set_compute(qkv_model *model, qkv_compute compute) QKV_MUST_USE;
 
 /* How `text` becomes the model's input: its tokens, after the length limit, with a CLS of begin = end = 0 first where the
  * model pools the first token. *tokens is to be given back with qkv_release (also where *count is 0; after a failure it is

@@ -15,8 +15,11 @@ typedef enum qkv_option_type {
     QKV_OPTION_BOOL,   /* int, 0 or 1; as text yes|no */
     QKV_OPTION_CHOICE, /* int, index into `choices` */
     QKV_OPTION_SPAN,   /* qkv_span; as text L,R with -1 for no limit */
-    QKV_OPTION_SEED    /* uint64_t */
+    QKV_OPTION_SEED,   /* uint64_t */
+    QKV_OPTION_TEXT    /* char[QKV_OPTION_TEXT_SIZE], ended by a NUL */
 } qkv_option_type;
+
+enum { QKV_OPTION_TEXT_SIZE = 128 };
 
 typedef struct qkv_option {
     const char *name; /* as on the command line, without the dashes: "batch-tokens" */

@@ -21,7 +21,7 @@ void qkv_attention_init(qkv_attention *a) {
 /* ---- checks ---- */
 
 /* Larger numbers than these are mistakes, and below them no product of two can overflow. */
-static const int64_t MOST = (int64_t)1 << 31, MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 16;
+static const int64_t MOST = (int64_t)1 << 31, MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 16, MOST_REACH = 1 << 24;
 
 static qkv_status check_offsets(qkv_ctx *ctx, const char *name, const int64_t *offset, int64_t sequences) {
     if (!offset) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is NULL", name);
@@ -45,6 +45,39 @@ static qkv_status check_stride(qkv_ctx *ctx, const char *name, int64_t heads, in
                         name, (long long)*head);
     if (*head == 0) *head = width;
     if (*row == 0) *row = heads * width;
+    return QKV_OK;
+}
+
+static int64_t bias_size(const qkv_attention *a) { return a->bias ? a->heads * (2 * a->bias_reach + 1) : 0; }
+
+static qkv_status check_bias(qkv_ctx *ctx, const qkv_attention *a) {
+    QKV_TRY(check_range(ctx, "bias_reach", a->bias_reach, 0, MOST_REACH));
+    for (int64_t i = 0; i < bias_size(a); i++)
+        if (!isfinite(a->bias[i]))
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "bias[%lld]=%g is not finite", (long long)i, (double)a->bias[i]);
+    if (a->bias_grad && !a->bias) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "bias_grad is given, but bias is NULL");
+    return QKV_OK;
+}
+
+static qkv_status check_rope(qkv_ctx *ctx, qkv_attention *a) {
+    if (!a->rope_cos != !a->rope_sin)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_%s is NULL, but rope_%s is not", a->rope_cos ? "sin" : "cos", a->rope_cos ? "cos" : "sin");
+    if (!a->rope_cos) return QKV_OK;
+    if (a->rope_dim == 0) a->rope_dim = a->dim;
+    if (a->rope_dim < 2 || a->rope_dim > a->dim || a->rope_dim % 2 != 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_dim=%lld is not an even number in 2..%lld", (long long)a->rope_dim, (long long)a->dim);
+    QKV_TRY(check_range(ctx, "rope_rows", a->rope_rows, 0, MOST));
+    return check_range(ctx, "rope_offset", a->rope_offset, 0, MOST);
+}
+
+static qkv_status check_rope_positions(qkv_ctx *ctx, const qkv_attention *a) {
+    for (int64_t s = 0; a->rope_cos && s < a->sequences; s++) {
+        int64_t n_q = a->q_offset[s + 1] - a->q_offset[s], n_k = a->k_offset[s + 1] - a->k_offset[s];
+        int64_t first = a->rope_offset + (n_q > n_k ? n_k - n_q : 0), end = a->rope_offset + n_k;
+        if (first < 0 || end > a->rope_rows)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "sequence %lld stands at positions %lld..%lld, rope_cos and rope_sin have rows 0..%lld",
+                            (long long)s, (long long)first, (long long)end - 1, (long long)a->rope_rows - 1);
+    }
     return QKV_OK;
 }
 
@@ -72,9 +105,11 @@ static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attenti
     if (!(a->dropout >= 0 && a->dropout < 1)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "dropout=%g is not in [0,1)", (double)a->dropout);
     for (int64_t h = 0; a->alibi && h < a->heads; h++)
         if (!isfinite(a->alibi[h])) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "alibi[%lld]=%g is not finite", (long long)h, (double)a->alibi[h]);
+    QKV_TRY(check_bias(ctx, a));
     if (a->span.left > MOST) a->span.left = -1;
     if (a->span.right > MOST) a->span.right = -1;
     if (a->scale == 0) a->scale = (float)(1 / sqrt((double)a->dim));
+    QKV_TRY(check_rope(ctx, a));
     QKV_TRY(check_stride(ctx, "q", a->heads, a->dim, &a->q_row, &a->q_head));
     QKV_TRY(check_stride(ctx, "k", a->kv_heads, a->dim, &a->k_row, &a->k_head));
     QKV_TRY(check_stride(ctx, "v", a->kv_heads, a->value_dim, &a->v_row, &a->v_head));
@@ -82,7 +117,8 @@ static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attenti
     if (a->sequences == 0) return QKV_OK;
     QKV_TRY(check_offsets(ctx, "q_offset", a->q_offset, a->sequences));
     if (!a->k_offset) a->k_offset = a->q_offset;
-    return check_offsets(ctx, "k_offset", a->k_offset, a->sequences);
+    QKV_TRY(check_offsets(ctx, "k_offset", a->k_offset, a->sequences));
+    return check_rope_positions(ctx, a);
 }
 
 static qkv_status check_buffer(qkv_ctx *ctx, const char *name, const void *p, int64_t rows) {
@@ -108,6 +144,16 @@ static qkv_area o_area(const qkv_attention *a, const char *name, const void *p) 
     return (qkv_area){name, p, q_rows(a), a->heads, a->value_dim, a->o_row, a->o_head};
 }
 static qkv_area flat_area(const char *name, const void *p, int64_t size) { return (qkv_area){name, p, 1, 1, size, 0, 0}; }
+
+/* What every call reads beside q, k and v: alibi, bias and the two tables of the rotation. */
+enum { TABLES = 4 };
+static void table_areas(const qkv_attention *a, qkv_area *areas) {
+    int64_t angles = a->rope_rows * (a->rope_dim / 2);
+    areas[0] = flat_area("alibi", a->alibi, a->heads);
+    areas[1] = flat_area("bias", a->bias, bias_size(a));
+    areas[2] = flat_area("rope_cos", a->rope_cos, angles);
+    areas[3] = flat_area("rope_sin", a->rope_sin, angles);
+}
 
 static qkv_status check_folds(qkv_ctx *ctx, const qkv_area *w) {
     if (!qkv_area_folds(w)) return QKV_OK;
@@ -135,17 +181,20 @@ static qkv_status check_areas(qkv_ctx *ctx, const qkv_area *areas, int count, in
 /* ---- the call, first planned to learn how much scratch it takes, then run ---- */
 
 typedef struct call {
+    enum { FORWARD, BACKWARD, WEIGHTS } kind;
     qkv_attention_shape shape;
     qkv_heads q, k, v, o, d_o, dq, dk, dv;
-    float *lse;
-    bool backward;
-    uint64_t *row_key; /* NULL without dropout */
+    float *lse, *weights;
+    int64_t sequence, head; /* of the weights */
+    uint64_t *row_key;      /* NULL without dropout */
 } call;
 
 static qkv_status describe(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v, call *c) {
     *c = (call){.shape = {.sequences = a->sequences, .q_offset = a->q_offset, .k_offset = a->k_offset, .heads = a->heads,
                           .kv_heads = a->kv_heads, .dim = a->dim, .value_dim = a->value_dim, .scale = a->scale, .left = a->span.left,
-                          .right = a->span.right, .alibi = a->alibi, .softcap = a->softcap},
+                          .right = a->span.right, .alibi = a->alibi, .softcap = a->softcap, .bias = a->bias, .bias_reach = a->bias_reach,
+                          .bias_grad = a->bias_grad, .rope_cos = a->rope_cos, .rope_sin = a->rope_sin, .rope_dim = a->rope_dim,
+                          .rope_offset = a->rope_offset, .rope_interleaved = a->rope_interleaved != 0},
                 .q = {(float *)q, a->q_row, a->q_head}, .k = {(float *)k, a->k_row, a->k_head}, .v = {(float *)v, a->v_row, a->v_head}};
     QKV_TRY(check_buffer(ctx, "q", q, q_rows(a)));
     QKV_TRY(check_buffer(ctx, "k", k, k_rows(a)));
@@ -158,12 +207,13 @@ static qkv_status add_dropout(qkv_ctx *ctx, const qkv_attention *a, call *c) {
     QKV_TRY(qkv_alloc(ctx, q_rows(a), sizeof *c->row_key, &c->row_key));
     for (int64_t s = 0; s < a->sequences; s++)
         for (int64_t r = a->q_offset[s]; r < a->q_offset[s + 1]; r++) c->row_key[r] = qkv_key2((uint64_t)s, (uint64_t)(r - a->q_offset[s]));
-    c->shape.dropout = (qkv_dropout){a->dropout, qkv_key2(a->seed, 0), c->row_key};
+    c->shape.dropout = (qkv_dropout){a->dropout, qkv_key2(a->seed, 0), c->row_key, 0};
     return QKV_OK;
 }
 
 static qkv_status walk(qkv_exec *x, const call *c) {
-    if (!c->backward) return qkv_attend_forward(x, &c->shape, c->q, c->k, c->v, c->o, c->lse);
+    if (c->kind == WEIGHTS) return qkv_attend_weights(x, &c->shape, c->q, c->k, c->sequence, c->head, c->weights);
+    if (c->kind == FORWARD) return qkv_attend_forward(x, &c->shape, c->q, c->k, c->v, c->o, c->lse);
     return qkv_attend_backward(x, &c->shape, c->q, c->k, c->v, c->o, c->lse, c->d_o, c->dq, c->dk, c->dv);
 }
 
@@ -171,11 +221,11 @@ static qkv_status run(qkv_ctx *ctx, const call *c) {
     qkv_exec x = {.ctx = ctx, .plan = true};
     QKV_TRY(walk(&x, c));
     size_t bytes = x.arena.peak;
-    char *memory;
-    QKV_TRY(qkv_alloc(ctx, (int64_t)bytes, 1, &memory));
+    char *memory = NULL;
+    if (bytes > 0) QKV_TRY(qkv_scratch(ctx, bytes, &memory));
     x = (qkv_exec){.ctx = ctx, .arena = {.base = memory, .size = bytes}};
     qkv_status status = walk(&x, c);
-    qkv_free(ctx, memory);
+    qkv_scratch_return(ctx, memory);
     return status;
 }
 
@@ -188,9 +238,10 @@ qkv_status qkv_attention_forward(qkv_ctx *ctx, const qkv_attention *given, const
     QKV_TRY(describe(ctx, &a, q, k, v, &c));
     QKV_TRY(check_buffer(ctx, "v", v, k_rows(&a)));
     QKV_TRY(check_buffer(ctx, "out", out, q_rows(&a)));
-    const qkv_area areas[] = {o_area(&a, "out", out),         flat_area("lse", lse, a.heads * q_rows(&a)), q_area(&a, "q", q),
-                              k_area(&a, "k", k), v_area(&a, "v", v), flat_area("alibi", a.alibi, a.heads)};
-    QKV_TRY(check_areas(ctx, areas, sizeof areas / sizeof *areas, 2));
+    qkv_area areas[5 + TABLES] = {o_area(&a, "out", out), flat_area("lse", lse, a.heads * q_rows(&a)), q_area(&a, "q", q), k_area(&a, "k", k),
+                                  v_area(&a, "v", v)};
+    table_areas(&a, areas + 5);
+    QKV_TRY(check_areas(ctx, areas, 5 + TABLES, 2));
     if (q_rows(&a) == 0) return QKV_OK;
     c.o = (qkv_heads){out, a.o_row, a.o_head};
     c.lse = lse;
@@ -214,11 +265,13 @@ qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *given, cons
     } buffers[] = {{"v", v, k_rows(&a)},       {"out", out, q_rows(&a)}, {"lse", lse, q_rows(&a)}, {"dout", dout, q_rows(&a)},
                    {"dq", dq, q_rows(&a)},     {"dk", dk, k_rows(&a)},   {"dv", dv, k_rows(&a)}};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) QKV_TRY(check_buffer(ctx, buffers[i].name, buffers[i].p, buffers[i].rows));
-    const qkv_area areas[] = {q_area(&a, "dq", dq), k_area(&a, "dk", dk), v_area(&a, "dv", dv), q_area(&a, "q", q), k_area(&a, "k", k),
-                              v_area(&a, "v", v), o_area(&a, "out", out), o_area(&a, "dout", dout),
-                              flat_area("lse", lse, a.heads * q_rows(&a)), flat_area("alibi", a.alibi, a.heads)};
-    QKV_TRY(check_areas(ctx, areas, sizeof areas / sizeof *areas, 3));
-    c.backward = true;
+    qkv_area areas[10 + TABLES] = {q_area(&a, "dq", dq), k_area(&a, "dk", dk), v_area(&a, "dv", dv),
+                                   flat_area("bias_grad", a.bias_grad, bias_size(&a)), q_area(&a, "q", q), k_area(&a, "k", k),
+                                   v_area(&a, "v", v), o_area(&a, "out", out), o_area(&a, "dout", dout),
+                                   flat_area("lse", lse, a.heads * q_rows(&a))};
+    table_areas(&a, areas + 10);
+    QKV_TRY(check_areas(ctx, areas, 10 + TABLES, 4));
+    c.kind = BACKWARD;
     c.o = (qkv_heads){(float *)out, a.o_row, a.o_head};
     c.d_o = (qkv_heads){(float *)dout, a.o_row, a.o_head};
     c.dq = (qkv_heads){dq, a.q_row, a.q_head};
@@ -242,12 +295,15 @@ qkv_status qkv_attention_weights(qkv_ctx *ctx, const qkv_attention *given, const
         int64_t n_q = a.q_offset[sequence + 1] - a.q_offset[sequence], n_k = a.k_offset[sequence + 1] - a.k_offset[sequence];
         if (n_q * n_k > 0 && !weights)
             return qkv_fail(ctx, QKV_BAD_ARGUMENT, "weights is NULL, with %lld rows of %lld", (long long)n_q, (long long)n_k);
-        const qkv_area areas[] = {flat_area("weights", weights, n_q * n_k), q_area(&a, "q", q), k_area(&a, "k", k),
-                                  flat_area("alibi", a.alibi, a.heads)};
-        QKV_TRY(check_areas(ctx, areas, sizeof areas / sizeof *areas, 1));
+        qkv_area areas[3 + TABLES] = {flat_area("weights", weights, n_q * n_k), q_area(&a, "q", q), k_area(&a, "k", k)};
+        table_areas(&a, areas + 3);
+        QKV_TRY(check_areas(ctx, areas, 3 + TABLES, 1));
     }
-    qkv_exec x = {.ctx = ctx};
-    return qkv_attend_weights(&x, &c.shape, c.q, c.k, sequence, head, weights);
+    c.kind = WEIGHTS;
+    c.weights = weights;
+    c.sequence = sequence;
+    c.head = head;
+    return run(ctx, &c);
 }
 
 int64_t qkv_attention_pairs(const qkv_attention *given) {

@@ -3,11 +3,16 @@
 
 #include <string.h>
 
+#include "data/options.h"
 #include "tasks/classify.h"
 #include "text/tokenizer.h"
 
 const qkv_option_table *qkv_classify_options_table(void) {
     return &qkv_classify_table;
+}
+
+const qkv_option_table *qkv_data_options_table(void) {
+    return &qkv_data_table;
 }
 
 qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) {
@@ -22,9 +27,11 @@ static qkv_status options_record(qkv_ctx *ctx, const qkv_classify_options *optio
     bool whole = *record != NULL;
     for (size_t i = 0; whole && i < qkv_classify_table.count; i++) {
         const qkv_option *o = &qkv_classify_table.options[i];
-        char text[128];
+        char text[QKV_OPTION_TEXT_SIZE];
         qkv_options_text(o, options, text, sizeof text);
-        whole = json_object_set_new(*record, o->name, json_string(text)) == 0;
+        json_t *value = json_string(text);
+        if (!value) value = json_string("(not UTF-8)");
+        whole = json_object_set_new(*record, o->name, value) == 0;
     }
     if (whole) return QKV_OK;
     json_decref(*record);
@@ -33,16 +40,18 @@ static qkv_status options_record(qkv_ctx *ctx, const qkv_classify_options *optio
 }
 
 qkv_status qkv_classify_train(qkv_ctx *ctx, const qkv_classify_options *options, const char *train, const char *dev,
-                              const qkv_train_callbacks *callbacks, qkv_model **model) {
+                              const qkv_train_checkpoint *checkpoint, const qkv_train_callbacks *callbacks, qkv_model **model) {
     if (!ctx) return QKV_BAD_ARGUMENT;
     if (!model) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "model must not be NULL");
     *model = NULL;
     if (!options || !train) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "options and train must not be NULL");
     if (dev && strcmp(train, "-") == 0 && strcmp(dev, "-") == 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "training and dev rows cannot both come from standard input");
+    if (checkpoint && (!checkpoint->path || !(checkpoint->minutes >= 0)))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "a checkpoint needs a path and a number of minutes that is not negative");
     json_t *record;
     QKV_TRY(options_record(ctx, options, &record));
-    qkv_status status = qkv_classify_fit(ctx, options, record, train, dev, callbacks, model);
+    qkv_status status = qkv_classify_fit(ctx, options, record, train, dev, checkpoint, callbacks, model);
     json_decref(record);
     return status;
 }
@@ -53,24 +62,24 @@ static qkv_status check_model(const qkv_model *model) {
 }
 
 qkv_status qkv_classify_predict(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
-                                float *probabilities) {
+                                float *probabilities, int64_t *dropped) {
     if (!model) return QKV_BAD_ARGUMENT;
     QKV_TRY(check_model(model));
     if (count < 0) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "count=%lld is negative", (long long)count);
     if (count > 0 && (!texts || !lengths || !probabilities))
         return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "texts, lengths and probabilities must not be NULL");
     for (int64_t i = 0; i < count; i++) QKV_TRY(qkv_text_check(model->ctx, "text", i, texts[i], lengths[i]));
-    return qkv_classify_apply(model, count, texts, lengths, probabilities);
+    return qkv_classify_apply(model, count, texts, lengths, probabilities, dropped);
 }
 
-qkv_status qkv_classify_test(const qkv_model *model, const char *path, void (*progress)(void *user, int64_t rows), void *user,
-                             qkv_classify_report **report) {
+qkv_status qkv_classify_test(const qkv_model *model, const char *path, const qkv_data_options *data,
+                             void (*progress)(void *user, int64_t rows), void *user, qkv_classify_report **report) {
     if (!model) return QKV_BAD_ARGUMENT;
     if (!report) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "report must not be NULL");
     *report = NULL;
     QKV_TRY(check_model(model));
     if (!path) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "path must not be NULL");
-    return qkv_classify_score(model, path, progress, user, report);
+    return qkv_classify_score(model, path, data, progress, user, report);
 }
 
 void qkv_classify_report_free(qkv_ctx *ctx, qkv_classify_report *report) {

@@ -47,6 +47,7 @@ qkv_status qkv_ctx_create(const qkv_ctx_options *options, qkv_ctx **ctx, char *m
 void qkv_ctx_free(qkv_ctx *ctx) {
     if (!ctx) return;
     qkv_par_close(ctx);
+    qkv_scratch_close(ctx);
     qkv_ctx copy = *ctx; /* the allocator is needed after the block that holds it is gone */
     qkv_free(&copy, ctx);
 }

@@ -1,5 +1,4 @@
-/* What this machine is and what it can reach. Measured with the kernels of the chosen table, on all threads of the
- * context at once. */
+/* What this machine is and what it can reach. */
 #include "qkv/machine.h"
 
 #include <stdio.h>
@@ -8,7 +7,7 @@
 #include "base/cpu.h"
 #include "base/ctx.h"
 #include "base/par.h"
-#include "kernels/kernels.h"
+#include "bench/ceilings.h"
 #include "kernels/pick.h"
 
 #if defined(__clang__)
@@ -42,127 +41,62 @@ qkv_status qkv_machine_describe(qkv_ctx *ctx, qkv_machine *machine) {
     return QKV_OK;
 }
 
-enum { PEAK_THREADS = 1024 };
-
-typedef struct peak_run {
-    const qkv_kernels *kernels;
-    int64_t iterations;
-    double seconds[PEAK_THREADS]; /* of each part by itself */
-    int thread[PEAK_THREADS];     /* which did it */
-    real sinks[PEAK_THREADS * 16];
-} peak_run;
-
-static void peak_chunk(void *arg, int64_t chunk, int thread) {
-    peak_run *p = arg;
-    double t = qkv_now();
-    (void)p->kernels->fma_peak(p->iterations, &p->sinks[chunk * 16]);
-    p->seconds[chunk] = qkv_now() - t;
-    p->thread[chunk] = thread;
-}
-
-/* Iterations that take a thread about a millisecond: long enough to be timed, and short beside a time slice, so that some
- * rounds run undisturbed on a busy machine. Returns the operations of one iteration. */
-static double calibrate(peak_run *run) {
-    run->iterations = 1000;
-    double per_iteration = run->kernels->fma_peak(run->iterations, run->sinks) / 1000;
-    for (; run->iterations < INT64_C(1) << 40; run->iterations *= 2) {
-        double least = 1e9;
-        for (int i = 0; i < 3; i++) {
-            peak_chunk(run, 0, 0);
-            if (run->seconds[0] < least) least = run->seconds[0];
-        }
-        if (least > 0.001) break;
-    }
-    return per_iteration;
-}
-
-/* The sum of what each thread did while it ran: where other programs make threads wait, the time of the whole round would
- * measure them and not the machine. 0 where one thread was handed all the parts. */
-static double round_gflops(const qkv_ctx *ctx, peak_run *run, int64_t threads, double per_iteration) {
-    double sum = 0;
-    bool shared = threads == 1;
-    qkv_par(ctx, threads, peak_chunk, run);
-    for (int64_t i = 0; i < threads; i++) {
-        if (run->seconds[i] > 0) sum += 1e-9 * per_iteration * (double)run->iterations / run->seconds[i];
-        shared |= run->thread[i] != run->thread[0];
-    }
-    return shared ? sum : 0;
-}
-
-/* The best of many short rounds: an interruption can only make a round slower. One thread and all of them take turns, so
- * both meet the same quiet moments. */
-static void measure_fma(const qkv_ctx *ctx, peak_run *run, double seconds, qkv_machine *machine) {
-    enum { LEAST_ROUNDS = 16 };
-    int64_t threads = ctx->threads < PEAK_THREADS ? ctx->threads : PEAK_THREADS;
-    double t0 = qkv_now(), per_iteration = calibrate(run), core = 0, all = 0;
-    for (int round = 0; round < LEAST_ROUNDS || qkv_now() - t0 < seconds; round++) {
-        double rate = round_gflops(ctx, run, 1, per_iteration);
+/* The best of many short looks: an interruption can only make one slower. One thread and all of them take turns, so both
+ * meet the same quiet moments. */
+static void measure_arithmetic(const qkv_ctx *ctx, qkv_ceilings *c, double seconds, qkv_machine *machine) {
+    enum { LEAST_LOOKS = 4 };
+    bool bf16 = qkv_bench_native(ctx, QKV_BENCH_BF16);
+    double t0 = qkv_now(), core = 0, all = 0;
+    for (int look = 0; look < LEAST_LOOKS || qkv_now() - t0 < seconds; look++) {
+        double rate = 1e-9 * qkv_ceiling_flops(c, QKV_BENCH_F32, 1);
         if (rate > core) core = rate;
-        if (threads > 1) rate = round_gflops(ctx, run, threads, per_iteration);
+        if (ctx->threads > 1) rate = 1e-9 * qkv_ceiling_flops(c, QKV_BENCH_F32, ctx->threads);
         if (rate > all) all = rate;
+        rate = bf16 ? 1e-9 * qkv_ceiling_flops(c, QKV_BENCH_BF16, ctx->threads) : 0;
+        if (rate > machine->bf16_gflops) machine->bf16_gflops = rate;
     }
     /* Threads that share a core take turns there, each at its full rate. */
-    double most = core * (double)(threads < machine->cores_allowed ? threads : machine->cores_allowed);
+    double most = core * (double)(ctx->threads < machine->cores_allowed ? ctx->threads : machine->cores_allowed);
     machine->fma_gflops_core = core;
     machine->fma_gflops = all > most ? most : all < core ? core : all;
 }
 
-enum { STREAM_REALS = 1 << 24, STREAM_CHUNK = 1 << 18 }; /* 64 MiB an array: beyond the last cache of most machines */
-
-typedef struct stream_run {
-    const qkv_kernels *kernels;
-    real *from, *to;
-    double sums[STREAM_REALS / STREAM_CHUNK];
-} stream_run;
-
-static void read_chunk(void *arg, int64_t chunk, int thread) {
-    (void)thread;
-    stream_run *s = arg;
-    s->sums[chunk] = s->kernels->read_sum(STREAM_CHUNK, s->from + chunk * STREAM_CHUNK);
-}
-
-static void copy_chunk(void *arg, int64_t chunk, int thread) {
-    (void)thread;
-    stream_run *s = arg;
-    memcpy(s->to + chunk * STREAM_CHUNK, s->from + chunk * STREAM_CHUNK, STREAM_CHUNK * sizeof(real));
-}
-
-static double stream_rate(const qkv_ctx *ctx, stream_run *s, qkv_par_fn *fn, double bytes, double seconds) {
-    double best = 0, t0 = qkv_now();
+static double best(qkv_ceilings *c, qkv_stream kind, int64_t bytes, double seconds) {
+    double most = 0, t0 = qkv_now();
     do {
-        double t = qkv_now();
-        qkv_par(ctx, STREAM_REALS / STREAM_CHUNK, fn, s);
-        double rate = bytes / (qkv_now() - t);
-        if (rate > best) best = rate;
+        double rate = 1e-9 * qkv_ceiling_bytes(c, kind, bytes);
+        if (rate > most) most = rate;
     } while (qkv_now() - t0 < seconds);
-    return best * 1e-9;
+    return most;
 }
 
-static qkv_status measure_streams(qkv_ctx *ctx, double seconds, qkv_machine *machine) {
-    stream_run *s = NULL;
-    QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof *s, &s));
-    s->kernels = ctx->kernels;
-    qkv_status status = qkv_alloc_zero(ctx, STREAM_REALS, sizeof(real), &s->from);
-    if (status == QKV_OK) status = qkv_alloc_zero(ctx, STREAM_REALS, sizeof(real), &s->to);
-    if (status == QKV_OK) {
-        double bytes = STREAM_REALS * sizeof(real);
-        machine->read_gbs = stream_rate(ctx, s, read_chunk, bytes, seconds / 2);
-        machine->copy_gbs = stream_rate(ctx, s, copy_chunk, 2 * bytes, seconds / 2);
+/* A copy goes round in two buffers. */
+static void measure_bytes(qkv_ceilings *c, int64_t working_set, double seconds, qkv_bandwidth *b) {
+    b->read_gbs = best(c, QKV_STREAM_READ, working_set, seconds / 3);
+    b->copy_gbs = best(c, QKV_STREAM_COPY, working_set / 2, seconds / 3);
+    b->update_gbs = best(c, QKV_STREAM_UPDATE, working_set, seconds / 3);
+}
+
+static void measure_bandwidths(const qkv_ctx *ctx, qkv_ceilings *c, double seconds, qkv_machine *machine) {
+    for (int i = 0; i < 3; i++) {
+        int64_t bytes = machine->cache[i].bytes, cores = ctx->threads;
+        if (bytes == 0) continue;
+        /* Half of it, beside what else is there. The first two levels belong to a core each, the third to all of them. */
+        measure_bytes(c, i < 2 ? bytes / 2 * cores : bytes / 2, seconds / 4, &machine->cache[i]);
     }
-    qkv_free(ctx, s->from);
-    qkv_free(ctx, s->to);
-    qkv_free(ctx, s);
-    return status;
+    measure_bytes(c, machine->memory.bytes, seconds / 4, &machine->memory);
 }
 
 qkv_status qkv_machine_measure(qkv_ctx *ctx, double seconds, int bandwidth, qkv_machine *machine) {
     QKV_TRY(qkv_machine_describe(ctx, machine));
     if (!(seconds >= 0.05)) seconds = 0.05;
     if (seconds > 10) seconds = 10;
-    peak_run *run = NULL;
-    QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof *run, &run));
-    run->kernels = ctx->kernels;
-    measure_fma(ctx, run, bandwidth ? seconds / 2 : seconds, machine);
-    qkv_free(ctx, run);
-    return bandwidth ? measure_streams(ctx, seconds / 2, machine) : QKV_OK;
+    qkv_ceilings *c;
+    machine->memory.bytes = bandwidth ? qkv_beyond_caches() : 0;
+    QKV_TRY(qkv_ceilings_open(ctx, machine->memory.bytes, &c));
+    for (int i = 0; bandwidth && i < 3; i++) machine->cache[i].bytes = qkv_cpu_cache(i + 1);
+    measure_arithmetic(ctx, c, bandwidth ? seconds / 2 : seconds, machine);
+    if (bandwidth) measure_bandwidths(ctx, c, seconds / 2, machine);
+    qkv_ceilings_close(c);
+    return QKV_OK;
 }

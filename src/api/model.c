@@ -21,6 +21,25 @@ const char *qkv_model_label(const qkv_model *model, int64_t index) {
     return model && index >= 0 && index < model->config.classes ? model->labels[index] : NULL;
 }
 
+int qkv_model_multi_label(const qkv_model *model) { return model && model->config.multi_label; }
+int qkv_model_pair(const qkv_model *model) { return model && model->config.pair; }
+
+double qkv_model_threshold(const qkv_model *model, int64_t index) {
+    return model && model->thresholds && index >= 0 && index < model->config.classes ? model->thresholds[index] : 0;
+}
+
+qkv_compute qkv_model_compute(const qkv_model *model) {
+    return model && model->config.bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
+}
+
+qkv_status qkv_model_set_compute(qkv_model *model, qkv_compute compute) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    if (compute != QKV_COMPUTE_F32 && compute != QKV_COMPUTE_BF16)
+        return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "compute=%d is neither QKV_COMPUTE_F32 nor QKV_COMPUTE_BF16", (int)compute);
+    qkv_model_use_bf16(model, compute == QKV_COMPUTE_BF16);
+    return QKV_OK;
+}
+
 /* ---- one text ---- */
 
 qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t length, qkv_token **tokens, int64_t *count,
@@ -31,14 +50,18 @@ qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t le
     *tokens = NULL;
     *count = 0;
     QKV_TRY(qkv_text_check(ctx, "text", 0, text, length));
-    /* A token covers at least one byte, but for CLS. */
-    int64_t room = length < model->config.max_length ? length + 1 : model->config.max_length;
+    /* A guess that nearly always holds: normalization may make more of a text. */
+    int64_t room = length < model->config.max_length - 2 ? length + 2 : model->config.max_length;
     qkv_token *made;
+    if (!text) text = "";
     QKV_TRY(qkv_alloc(ctx, room, sizeof *made, &made));
-    qkv_status status =
-        qkv_model_input(ctx, &model->config, model->tokenizer, text ? text : "", length, made, room, count, full_count);
-    if (status == QKV_OK && *count > room)
-        status = qkv_fail(ctx, QKV_INTERNAL, "a text of %lld bytes has more tokens", (long long)length);
+    qkv_status status = qkv_model_input(ctx, &model->config, model->tokenizer, text, length, made, room, count, full_count);
+    if (status == QKV_OK && *count > room) {
+        room = *count;
+        status = qkv_grow(ctx, room, sizeof *made, &made);
+        if (status == QKV_OK)
+            status = qkv_model_input(ctx, &model->config, model->tokenizer, text, length, made, room, count, full_count);
+    }
     if (status != QKV_OK) {
         *count = 0;
         qkv_free(ctx, made);
@@ -105,12 +128,12 @@ static qkv_status put(qkv_ctx *ctx, json_t *object, const char *key, json_t *val
 }
 
 static qkv_status put_tokenizer(const qkv_model *model, json_t *out) {
-    static const char *const kinds[] = {"bpe", "char", "byte"};
+    static const char *const kinds[] = {"bpe", "char", "byte"}, *const forms[] = {"none", "nfc", "nfkc"};
     if (!model->tokenizer) return put(model->ctx, out, "tokenizer", json_null());
     const qkv_tokenizer_options *o = qkv_tokenizer_options_of(model->tokenizer);
     return put(model->ctx, out, "tokenizer",
-               json_pack("{s:s, s:I, s:b}", "kind", kinds[o->kind], "vocab", (json_int_t)qkv_tokenizer_vocab(model->tokenizer),
-                         "lowercase", o->lowercase));
+               json_pack("{s:s, s:I, s:b, s:s}", "kind", kinds[o->kind], "vocab", (json_int_t)qkv_tokenizer_vocab(model->tokenizer),
+                         "lowercase", o->lowercase, "normalize", forms[o->normalize]));
 }
 
 static json_t *parameter(const qkv_param *p) {
@@ -131,7 +154,7 @@ static qkv_status put_parameters(const qkv_model *model, json_t *out) {
         count += reg->params[i].rows * reg->params[i].cols;
     }
     QKV_TRY(put(model->ctx, out, "parameter_count", json_integer(count)));
-    int64_t held = reg->size + qkv_reg_packed_size(reg); /* weights and their packed copies */
+    int64_t held = reg->size + qkv_reg_packed_size(reg, model->config.bf16); /* weights and their packed copies */
     return put(model->ctx, out, "bytes", json_integer(held * (int64_t)sizeof(real)));
 }
 
@@ -159,6 +182,11 @@ static qkv_status describe(const qkv_model *model, json_t *out) {
     json_t *labels, *config;
     QKV_TRY(qkv_labels_to_json(model, &labels));
     QKV_TRY(put(ctx, out, "labels", labels));
+    if (model->thresholds) {
+        json_t *thresholds;
+        QKV_TRY(qkv_thresholds_to_json(model, &thresholds));
+        QKV_TRY(put(ctx, out, "thresholds", thresholds));
+    }
     QKV_TRY(put_tokenizer(model, out));
     QKV_TRY(qkv_config_to_json(ctx, &model->config, &config));
     QKV_TRY(put(ctx, out, "config", config));

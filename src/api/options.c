@@ -90,6 +90,11 @@ static bool assign(const qkv_option *o, void *options, const char *value) {
         memcpy(field(o, options), &v, sizeof v);
         return true;
     }
+    case QKV_OPTION_TEXT:
+        if (n >= QKV_OPTION_TEXT_SIZE) return false;
+        memset(field(o, options), 0, QKV_OPTION_TEXT_SIZE);
+        memcpy(field(o, options), value, n);
+        return true;
     }
     return false;
 }
@@ -145,6 +150,9 @@ static qkv_status refuse(qkv_ctx *ctx, const qkv_option *o, const char *value) {
     case QKV_OPTION_SPAN:
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%s: expected L,R: neighbours seen to the left and right, -1 for no limit", o->name, value);
     case QKV_OPTION_SEED: return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%s: expected a whole number from 0 to 2^64-1", o->name, value);
+    case QKV_OPTION_TEXT:
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%.40s...: %zu bytes, at most %d are kept", o->name, value, strlen(value),
+                        QKV_OPTION_TEXT_SIZE - 1);
     }
     return qkv_fail(ctx, QKV_INTERNAL, "option %s has no type", o->name);
 }
@@ -162,7 +170,7 @@ qkv_status qkv_options_set(qkv_ctx *ctx, const qkv_option_table *table, void *op
 size_t qkv_options_text(const qkv_option *option, const void *options, char *text, size_t size) {
     if (size) text[0] = 0;
     if (!option || !options) return 0;
-    char out[96] = "";
+    char out[QKV_OPTION_TEXT_SIZE] = "";
     const char *p = (const char *)options + option->offset;
     switch (option->type) {
     case QKV_OPTION_INT: {
@@ -196,6 +204,7 @@ size_t qkv_options_text(const qkv_option *option, const void *options, char *tex
         snprintf(out, sizeof out, "%llu", (unsigned long long)v);
         break;
     }
+    case QKV_OPTION_TEXT: snprintf(out, sizeof out, "%.*s", QKV_OPTION_TEXT_SIZE - 1, p); break;
     }
     if (size) snprintf(text, size, "%s", out);
     return strlen(out);

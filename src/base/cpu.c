@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -45,6 +46,7 @@ void qkv_cpu_detect(qkv_cpu *cpu) {
     bool has512 = (b7 & (1u << 16)) && (b7 & (1u << 17)) && (b7 & (1u << 30)) && (b7 & (1u << 31)); /* F, DQ, BW, VL */
     cpu->avx2 = avx && fma && f16c && (b7 & (1u << 5)) && ymm;
     cpu->avx512 = cpu->avx2 && has512 && zmm;
+    if (cpu->avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) cpu->avx512_bf16 = a & (1u << 5);
     const char *why = "";
     if (!cpu->avx512) why = !has512 ? "the CPU has no AVX-512 F, DQ, BW, VL" : "the operating system does not save AVX-512 registers";
     if (!cpu->avx2) why = ymm ? "the CPU has no AVX2 with FMA and F16C" : "the CPU or the operating system does not support AVX registers";
@@ -84,6 +86,29 @@ int qkv_cpu_cores_allowed(void) {
     int quota = quota_cores();
     if (quota > 0 && quota < cores) cores = quota;
     return cores < 1 ? 1 : cores;
+}
+
+/* What the system says of the caches comes first: some C libraries take CPUID's word for a cache that is shared by machines. */
+int64_t qkv_cpu_cache(int level) {
+    char path[96], text[32];
+    for (int i = 0; i < 8; i++) {
+        long long bytes = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
+        if (!qkv_file_peek(path, text, sizeof text)) break;
+        if (atoi(text) != level) continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        if (qkv_file_peek(path, text, sizeof text) && text[0] == 'I') continue; /* instructions */
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        char *unit = text;
+        if (qkv_file_peek(path, text, sizeof text)) bytes = strtoll(text, &unit, 10);
+        if (bytes > 0) return bytes * (*unit == 'K' ? 1024 : *unit == 'M' ? 1048576 : 1);
+    }
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    static const int name[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
+    long bytes = level >= 1 && level <= 3 ? sysconf(name[level - 1]) : 0;
+    if (bytes > 0) return bytes;
+#endif
+    return 0;
 }
 
 /* ---- memory ---- */

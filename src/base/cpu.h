@@ -9,12 +9,14 @@
 typedef struct qkv_cpu {
     char name[96];
     bool avx2, avx512, neon; /* usable: by CPUID *and* saved by the system (XGETBV) */
+    bool avx512_bf16;        /* with avx512 */
     char missing[96];        /* why the widest is not usable: "the CPU has no AVX-512", ... */
 } qkv_cpu;
 
 void qkv_cpu_detect(qkv_cpu *cpu);
 int qkv_cpu_cores_allowed(void); /* affinity mask and cgroup quota, at least 1 */
 double qkv_now(void);            /* monotonic seconds */
+int64_t qkv_cpu_cache(int level); /* bytes of the data cache of this level (1, 2, 3) that the first core sees; 0: unknown */
 
 /* Bytes that this process can still get without swapping: what the system calls available, and what the control groups around
  * the process leave, file caches counted as free. -1: unknown. */

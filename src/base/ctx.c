@@ -102,3 +102,30 @@ void qkv_free(qkv_ctx *ctx, void *pointer) {
     memcpy(&bytes, block, sizeof bytes);
     ctx->release(ctx->allocator_user, block, bytes + QKV_ALLOC_HEAD);
 }
+
+static const size_t SCRATCH_KEPT = (size_t)64 << 20;
+
+qkv_status qkv_scratch(qkv_ctx *ctx, size_t bytes, void *out_pointer) {
+    char *block = ctx->scratch;
+    if (block && ctx->scratch_size >= bytes) {
+        ctx->scratch = NULL;
+        memcpy(out_pointer, &block, sizeof block);
+        return QKV_OK;
+    }
+    qkv_scratch_close(ctx);
+    return qkv_alloc(ctx, (int64_t)bytes, 1, out_pointer);
+}
+
+void qkv_scratch_return(qkv_ctx *ctx, void *pointer) {
+    if (!pointer) return;
+    qkv_scratch_close(ctx);
+    memcpy(&ctx->scratch_size, (char *)pointer - QKV_ALLOC_HEAD, sizeof ctx->scratch_size);
+    ctx->scratch = pointer;
+    if (ctx->scratch_size > SCRATCH_KEPT) qkv_scratch_close(ctx);
+}
+
+void qkv_scratch_close(qkv_ctx *ctx) {
+    qkv_free(ctx, ctx->scratch);
+    ctx->scratch = NULL;
+    ctx->scratch_size = 0;
+}

@@ -10,6 +10,7 @@
 #include "qkv/base.h"
 
 struct qkv_kernels;
+struct qkv_bf16_kernels;
 struct qkv_par_pool;
 
 struct qkv_ctx {
@@ -26,7 +27,10 @@ struct qkv_ctx {
     void *fault_user;
     int threads;
     struct qkv_par_pool *pool; /* base/par.c; NULL until a call wants more than one thread */
+    void *scratch; /* kept between calls that need some for a moment (qkv_scratch), or NULL */
+    size_t scratch_size;
     const struct qkv_kernels *kernels; /* set by kernels/pick.c; never NULL in a context that was created */
+    const struct qkv_bf16_kernels *bf16; /* the same; those that go with `kernels` */
     char isa_why[160];
     char message[512];
 };
@@ -53,5 +57,11 @@ qkv_status qkv_alloc_zero(qkv_ctx *ctx, int64_t count, size_t size, void *out_po
 /* Grows the block *io_pointer (NULL: none yet) to `count` elements, keeping the old ones. */
 qkv_status qkv_grow(qkv_ctx *ctx, int64_t count, size_t size, void *io_pointer) QKV_MUST_USE;
 void qkv_free(qkv_ctx *ctx, void *pointer); /* NULL is harmless */
+
+/* At least `bytes` for the length of a call, to be given back by qkv_scratch_return. The context keeps blocks of moderate size,
+ * as fresh pages from the system cost more than a short call. */
+qkv_status qkv_scratch(qkv_ctx *ctx, size_t bytes, void *out_pointer) QKV_MUST_USE;
+void qkv_scratch_return(qkv_ctx *ctx, void *pointer);
+void qkv_scratch_close(qkv_ctx *ctx); /* gives back what is kept */
 
 #endif

@@ -1,3 +1,6 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* affinity */
+#endif
 #include "base/par.h"
 
 #ifdef QKV_THREADS
@@ -34,6 +37,10 @@ struct qkv_par_pool {
     _Atomic bool caller_sleeps, closing;
     int workers;
     pthread_t worker[MOST_WORKERS];
+    int away_from; /* the processor that the workers keep off, -1: none */
+#ifdef __linux__
+    cpu_set_t allowed; /* when the pool was made */
+#endif
 };
 
 typedef struct worker_start {
@@ -112,10 +119,33 @@ static struct qkv_par_pool *pool_of(qkv_ctx *ctx, int threads) {
     if (!p) {
         if (!(p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64))) return NULL;
         *p = (struct qkv_par_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .finished = PTHREAD_COND_INITIALIZER};
+        p->away_from = -1;
+#ifdef __linux__
+        if (pthread_getaffinity_np(pthread_self(), sizeof p->allowed, &p->allowed)) CPU_ZERO(&p->allowed);
+#endif
         ctx->pool = p;
     }
-    if (p->workers < threads - 1) start_workers(p, threads - 1);
+    if (p->workers < threads - 1) {
+        start_workers(p, threads - 1);
+        p->away_from = -1; /* the new ones do not know */
+    }
     return p;
+}
+
+/* Linux likes to wake a thread where the waker runs, and then lets the two take turns there for milliseconds while another
+ * processor idles. So workers may run anywhere but where the caller is about to work. With more threads than processors they may
+ * run there too. */
+static void keep_off_the_caller(struct qkv_par_pool *p, int threads) {
+#ifdef __linux__
+    int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE || here == p->away_from || CPU_COUNT(&p->allowed) < threads || !CPU_ISSET(here, &p->allowed)) return;
+    cpu_set_t others = p->allowed;
+    CPU_CLR(here, &others);
+    for (int i = 0; i < p->workers; i++) pthread_setaffinity_np(p->worker[i], sizeof others, &others);
+    p->away_from = here;
+#else
+    (void)p, (void)threads;
+#endif
 }
 
 static void publish(struct qkv_par_pool *p, int threads, int64_t first, int64_t total, qkv_par_fn *fn, void *arg) {
@@ -126,6 +156,7 @@ static void publish(struct qkv_par_pool *p, int threads, int64_t first, int64_t 
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
     atomic_store(&p->state, make_state(generation(p->state) + 1, threads, total));
     if (atomic_load(&p->sleepers) == 0) return;
+    keep_off_the_caller(p, threads);
     pthread_mutex_lock(&p->lock);
     if (total > threads) pthread_cond_broadcast(&p->work);
     else

@@ -11,6 +11,8 @@ void qkv_ragged_free(qkv_ctx *ctx, qkv_ragged *r) {
     qkv_free(ctx, r->offset);
     qkv_free(ctx, r->ids);
     qkv_free(ctx, r->target);
+    qkv_free(ctx, r->label_at);
+    qkv_free(ctx, r->labels);
     *r = (qkv_ragged){0};
 }
 

@@ -11,7 +11,12 @@ typedef struct qkv_ragged {
     int64_t count;
     int64_t *offset; /* [count + 1] */
     int32_t *ids;
-    int32_t *target; /* [count] class, or -1 */
+    int32_t *target; /* [count] class, or -1; NULL where rows have any number of labels or none are known */
+
+    /* Rows with any number of labels: those of row i are labels[label_at[i]] .. labels[label_at[i+1] - 1], ascending. Else
+     * NULL. */
+    int64_t *label_at; /* [count + 1] */
+    int32_t *labels;
 } qkv_ragged;
 void qkv_ragged_free(qkv_ctx *ctx, qkv_ragged *r);
 

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "data/sniff.h"
-#include "qkv/data.h"
 #include "text/utf8.h"
 
 /* ---- rows ---- */
@@ -39,21 +37,26 @@ static uint64_t row_hash(const qkv_row *row, uint64_t seed) {
 
 static void count_row(qkv_table *t, const qkv_row *row) {
     t->empty_rows += row->text_size == 0;
-    t->repaired_rows += qkv_utf8_faults(row->text, row->text_size) > 0;
+    t->unlabelled_rows += row->label_count == 0;
+    t->repaired_rows += row->repaired;
     t->hash = row_hash(row, t->hash);
 }
 
-static qkv_status add_row(qkv_table *t, const char *label, int64_t label_size, const char *text, int64_t text_size, int64_t line) {
-    QKV_TRY(grow_pool(t, label_size + text_size + 2));
+static qkv_status add_row(qkv_table *t, const qkv_record *r) {
+    QKV_TRY(grow_pool(t, r->labels_size + r->text_size + 2));
     if (t->count == t->capacity) {
         int64_t capacity = t->capacity ? 2 * t->capacity : 1024;
         QKV_TRY(qkv_grow(t->ctx, capacity, sizeof *t->rows, &t->rows));
         t->capacity = capacity;
     }
     qkv_row *row = &t->rows[t->count];
-    *row = (qkv_row){.label_size = label_size, .text_size = text_size, .line = line};
-    row->label = put(t, label, label_size);
-    row->text = put(t, text, text_size);
+    *row = (qkv_row){.label_size = r->labels_size,
+                     .label_count = r->label_count,
+                     .text_size = r->text_size,
+                     .line = r->line,
+                     .repaired = r->repaired || qkv_utf8_faults(r->text, r->text_size) > 0};
+    row->label = put(t, r->labels, r->labels_size);
+    row->text = put(t, r->text, r->text_size);
     t->count++;
     count_row(t, row);
     return QKV_OK;
@@ -69,67 +72,34 @@ void qkv_table_free(qkv_table *t) {
 
 /* ---- reading ---- */
 
-static qkv_status fail_line(qkv_table *t, int64_t line, const char *what) {
-    return qkv_fail(t->ctx, QKV_BAD_DATA, "%s:%lld: %s", t->name, (long long)line, what);
-}
-
-static qkv_status parse_row(qkv_table *t, const char *text, int64_t length, int64_t line) {
-    const char *tab = memchr(text, '\t', (size_t)length);
-    if (!tab) return fail_line(t, line, "1 column, expected 2 (label<TAB>text)");
-    int64_t label_size = tab - text;
-    if (label_size == 0) return fail_line(t, line, "the label before the tab is empty");
-    if (memchr(text, 0, (size_t)label_size)) return fail_line(t, line, "the label holds a NUL byte");
-    return add_row(t, text, label_size, tab + 1, length - label_size - 1, line);
-}
-
-static qkv_status sniff(qkv_table *t, const char *text, int64_t length) {
-    char what[96];
-    if (!qkv_sniff(text, length, what, sizeof what)) return QKV_OK;
-    return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: this is %s; expected UTF-8 lines label<TAB>text", t->name, what);
-}
-
 enum { POLL_ROWS = 4096 };
 
-static qkv_status read_rows(qkv_table *t, qkv_lines *lines) {
-    int64_t blank = 0; /* the first of the empty lines since the last row */
-    for (;;) {
-        const char *text;
-        int64_t length;
-        QKV_TRY(qkv_lines_next(lines, &text, &length));
-        if (!text) break;
-        int64_t line = qkv_lines_number(lines);
-        if (line == 1) QKV_TRY(sniff(t, text, length));
-        if (line % POLL_ROWS == 1 && qkv_stop_asked(t->ctx))
-            return qkv_fail(t->ctx, QKV_STOPPED, "%s: stopped on request at line %lld", t->name, (long long)line);
-        if (length == 0) {
-            if (blank == 0) blank = line;
-            continue;
-        }
-        if (blank > 0) return fail_line(t, blank, "empty line, expected 2 columns (label<TAB>text)");
-        QKV_TRY(parse_row(t, text, length, line));
+static qkv_status read_rows(qkv_table *t, qkv_rows *rows) {
+    qkv_record record;
+    for (int64_t i = 0;; i++) {
+        QKV_TRY(qkv_rows_read(rows, &record));
+        if (!record.text) break;
+        if (i % POLL_ROWS == 0 && qkv_stop_asked(t->ctx))
+            return qkv_fail(t->ctx, QKV_STOPPED, "%s: stopped on request at line %lld", t->name, (long long)record.line);
+        QKV_TRY(add_row(t, &record));
     }
-    if (t->count == 0) return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: no rows, the file is empty", t->name);
+    if (t->count == 0)
+        return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: no rows, the file is empty%s", t->name,
+                        qkv_rows_format(rows) == QKV_FORMAT_CSV && qkv_rows_line(rows) > 0 ? " below its header" : "");
+    if (t->unlabelled_rows == t->count)
+        return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: none of the %lld rows has a label", t->name, (long long)t->count);
     return QKV_OK;
 }
 
-static void set_name(qkv_table *t, const char *path) {
-    if (strcmp(path, "-") == 0) path = "standard input";
-    size_t size = strlen(path), room = sizeof t->name - 1;
-    if (size <= room) {
-        memcpy(t->name, path, size + 1);
-    } else { /* the end of a long path says more than its start */
-        memcpy(t->name, "...", 3);
-        memcpy(t->name + 3, path + size - (room - 3), room - 3 + 1);
-    }
-}
-
-qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, qkv_table *t) {
-    qkv_lines *lines;
+qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, const qkv_data_options *options, qkv_rows_want want, bool pair,
+                          qkv_table *t) {
+    qkv_rows *rows;
     *t = (qkv_table){.ctx = ctx};
-    set_name(t, path);
-    QKV_TRY(qkv_lines_open(ctx, path, &lines));
-    qkv_status status = read_rows(t, lines);
-    qkv_lines_close(lines);
+    QKV_TRY(qkv_rows_start(ctx, path, options, want, pair, &rows));
+    strcpy(t->name, qkv_rows_name(rows));
+    qkv_status status = read_rows(t, rows);
+    strcpy(t->format, qkv_rows_describe(rows));
+    qkv_rows_close(rows);
     if (status != QKV_OK) qkv_table_free(t);
     return status;
 }
@@ -144,17 +114,17 @@ typedef struct candidate {
     bool moves;
 } candidate;
 
-static int compare_labels(const qkv_row *a, const qkv_row *b) {
-    size_t n = (size_t)(a->label_size < b->label_size ? a->label_size : b->label_size);
-    int order = memcmp(a->label, b->label, n);
-    return order ? order : (a->label_size > b->label_size) - (a->label_size < b->label_size);
-}
+/* One label of one row. */
+typedef struct mention {
+    candidate *row;
+    const char *label;
+} mention;
 
 /* By label, then as in the file. */
-static int compare_candidates(const void *a, const void *b) {
-    const candidate *const *x = a, *const *y = b;
-    int order = compare_labels((*x)->row, (*y)->row);
-    return order ? order : (*x > *y) - (*x < *y);
+static int compare_mentions(const void *a, const void *b) {
+    const mention *x = a, *y = b;
+    int order = strcmp(x->label, y->label);
+    return order ? order : (x->row > y->row) - (x->row < y->row);
 }
 
 static void choose(candidate *c, int64_t count) {
@@ -168,25 +138,31 @@ static void choose(candidate *c, int64_t count) {
 }
 
 /* A class without a training row could never be predicted. */
-static void give_back(candidate **by_label, int64_t count) {
-    qsort(by_label, (size_t)count, sizeof *by_label, compare_candidates);
+static void give_back(mention *by_label, int64_t count) {
+    if (count > 0) qsort(by_label, (size_t)count, sizeof *by_label, compare_mentions);
     for (int64_t begin = 0, end; begin < count; begin = end) {
         bool vanishes = true;
-        for (end = begin; end < count && compare_labels(by_label[begin]->row, by_label[end]->row) == 0; end++)
-            vanishes &= by_label[end]->moves;
-        if (vanishes) by_label[begin]->moves = false;
+        for (end = begin; end < count && strcmp(by_label[begin].label, by_label[end].label) == 0; end++)
+            vanishes &= by_label[end].row->moves;
+        if (vanishes) by_label[begin].row->moves = false;
     }
 }
 
 static qkv_status make_candidates(const qkv_table *t, candidate *c) {
-    candidate **by_label;
-    QKV_TRY(qkv_alloc(t->ctx, t->count, sizeof *by_label, &by_label));
+    mention *by_label;
+    int64_t mentions = 0, n = 0;
+    for (int64_t i = 0; i < t->count; i++) mentions += t->rows[i].label_count;
+    QKV_TRY(qkv_alloc(t->ctx, mentions, sizeof *by_label, &by_label));
     for (int64_t i = 0; i < t->count; i++) {
         c[i] = (candidate){&t->rows[i], row_hash(&t->rows[i], 0), false};
-        by_label[i] = &c[i];
+        const char *label = t->rows[i].label;
+        for (int64_t k = 0; k < t->rows[i].label_count; k++) {
+            by_label[n++] = (mention){&c[i], label};
+            label = qkv_label_next(label, (int64_t)strlen(label));
+        }
     }
     choose(c, t->count);
-    give_back(by_label, t->count);
+    give_back(by_label, mentions);
     qkv_free(t->ctx, by_label);
     return QKV_OK;
 }
@@ -194,7 +170,8 @@ static qkv_status make_candidates(const qkv_table *t, candidate *c) {
 static qkv_status copy_moving(const candidate *c, int64_t count, qkv_table *held_out) {
     for (int64_t i = 0; i < count; i++) {
         const qkv_row *r = c[i].row;
-        if (c[i].moves) QKV_TRY(add_row(held_out, r->label, r->label_size, r->text, r->text_size, r->line));
+        qkv_record record = {r->label, r->label_size, r->label_count, r->text, r->text_size, r->line, r->repaired};
+        if (c[i].moves) QKV_TRY(add_row(held_out, &record));
     }
     return QKV_OK;
 }
@@ -214,6 +191,7 @@ qkv_status qkv_table_hold_out(qkv_table *t, qkv_table *held_out) {
     candidate *c;
     *held_out = (qkv_table){.ctx = t->ctx};
     memcpy(held_out->name, t->name, sizeof t->name);
+    memcpy(held_out->format, t->format, sizeof t->format);
     if (t->count < 2) return QKV_OK;
     QKV_TRY(qkv_alloc(t->ctx, t->count, sizeof *c, &c));
     qkv_status status = make_candidates(t, c);
@@ -221,6 +199,7 @@ qkv_status qkv_table_hold_out(qkv_table *t, qkv_table *held_out) {
     if (status == QKV_OK) {
         t->empty_rows -= held_out->empty_rows;
         t->repaired_rows -= held_out->repaired_rows;
+        t->unlabelled_rows -= held_out->unlabelled_rows;
         keep_staying(t, c);
     } else {
         qkv_table_free(held_out);

@@ -27,22 +27,31 @@ static bool too_deep(const char *text, int64_t size, int depth) {
     return false;
 }
 
-qkv_status qkv_json_parse(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, json_t **json) {
+static qkv_status parse(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, bool row, json_t **json) {
     *json = NULL;
     if (too_deep(text, size, depth)) {
         return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: JSON nested more than %d levels deep", what, depth);
     }
     json_error_t error;
-    json_t *value = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    json_t *value = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | (row ? JSON_ALLOW_NUL : 0), &error);
     if (!value) {
         if (json_error_code(&error) == json_error_out_of_memory) {
             return qkv_fail(ctx, QKV_NO_MEMORY, "%s: out of memory while reading %lld bytes of JSON", what, (long long)size);
         }
+        if (row) return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: not valid JSON: %s (column %d)", what, error.text, error.column);
         return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: not valid JSON: %s (line %d, column %d)", what, error.text, error.line,
                         error.column);
     }
     *json = value;
     return QKV_OK;
+}
+
+qkv_status qkv_json_parse(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, json_t **json) {
+    return parse(ctx, what, text, size, depth, false, json);
+}
+
+qkv_status qkv_json_parse_row(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, json_t **json) {
+    return parse(ctx, what, text, size, depth, true, json);
 }
 
 /* ---- printing: jansson would write 0.1 as 0.10000000000000001 ---- */

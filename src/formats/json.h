@@ -14,6 +14,9 @@
  * type. */
 qkv_status qkv_json_parse(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, json_t **json) QKV_MUST_USE;
 
+/* The same for a row of a user's data, of one line, which `what` names; a string may hold NUL (\u0000). */
+qkv_status qkv_json_parse_row(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, json_t **json) QKV_MUST_USE;
+
 /* Adds the text of `json` to `out`: compact, keys in the order they have, reals in the shortest form that reads back to the
  * same value, whatever the locale. */
 qkv_status qkv_json_print(const json_t *json, qkv_buf *out) QKV_MUST_USE;

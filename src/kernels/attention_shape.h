@@ -10,7 +10,8 @@
 
 #include "kernels/kernels.h"
 
-enum { ATTEND_ROWS = 6, ATTEND_KEYS = 64, ATTEND_QUERIES = 96 };
+/* ATTEND_STRIDE: between rows of scores; a power of two would put a column's elements into few sets of the cache. */
+enum { ATTEND_ROWS = 6, ATTEND_KEYS = QKV_ATTEND_KEYS, ATTEND_QUERIES = 96, ATTEND_STRIDE = ATTEND_KEYS + 16 };
 
 typedef struct attend_span {
     int64_t n_q, n_k, left, right;

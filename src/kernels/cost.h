@@ -18,4 +18,9 @@ qkv_cost qkv_cost_gemm(int64_t m, int64_t n, int64_t k);
 qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
 qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
 
+/* FMA lanes, times 2, that the bf16 kernels execute: whole pairs. */
+double qkv_executed_bf16_gemm(int64_t m, int64_t n, int64_t k);
+double qkv_executed_bf16_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
+double qkv_executed_bf16_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
+
 #endif

@@ -23,8 +23,8 @@ static inline int64_t qkv_packed_size(int64_t k, int64_t n) { return (n + QKV_PA
 typedef struct qkv_gemm {
     int64_t m, k;
     int64_t n0, n1;       /* columns to compute; n0 is a multiple of QKV_PANEL */
-    const real *a;        /* a[i*a_row + l*a_col]: (lda,1) plain, (1,lda) transposed */
-    int64_t a_row, a_col;
+    const real *a;        /* a[i*a_row + l*a_col] */
+    int64_t a_row, a_col; /* a_col is 1 (gemm_turn makes it so) */
     const real *packed;   /* all of B, packed */
     real *c;              /* element (i,j) at c[i*ldc + j], j counted from 0 */
     int64_t ldc;
@@ -38,7 +38,10 @@ typedef struct qkv_dropout {
     real p;
     uint64_t key; /* of (seed, step, site) */
     const uint64_t *row_key;
+    uint32_t column; /* of the first element, where a kernel is given a range of columns */
 } qkv_dropout;
+
+enum { QKV_ATTEND_KEYS = 256 }; /* key tiles of attention, where the backward pass of one head can be cut */
 
 /* One head of one sequence. Queries row0..row1-1 of the sequence are computed (forward); backward always takes all. */
 typedef struct qkv_attend {
@@ -54,7 +57,15 @@ typedef struct qkv_attend {
     real *lse;           /* [n_q], natural log; NULL in forward: not wanted */
     real alibi;          /* slope; 0: none */
     real softcap;        /* 0: none */
+    /* Added to the scores, in units of log2: bias[j - p], p the position of the query. Readable from -(n_k-1) to 15 beyond
+     * n_q-1. NULL: none. */
+    const real *bias;
+    /* Rotation of q and k: row p of [rope_dim/2] cosines and sines is of position p; key 0 stands at rope_k. NULL: none */
+    const real *rope_cos, *rope_sin;
+    int64_t rope_dim, rope_k;
+    bool rope_interleaved; /* pairs are columns 2c, 2c+1; else c, c + rope_dim/2 */
     qkv_dropout dropout; /* row_key per query, columns are key positions */
+    const struct qkv_attend *next; /* what will be computed next, or NULL: its rows are fetched meanwhile if both are short */
 
     /* backward only */
     const real *d_o;
@@ -62,6 +73,18 @@ typedef struct qkv_attend {
     real *dq, *dk, *dv;
     int64_t dq_row, dk_row, dv_row;
     bool add_kv;         /* add to dk, dv instead of writing (further query heads of one kv head) */
+    /* Gradient of the bias by key tile and distance, from -bias_reach to bias_reach with all beyond added there:
+     * [ceil(n_k / QKV_ATTEND_KEYS)][2 bias_reach + 1], written. NULL: not wanted */
+    real *bias_grad;
+    int64_t bias_reach;
+    /* One head shared out by keys: key0..key1-1, both multiples of QKV_ATTEND_KEYS or the end (0, 0: all keys). What the
+     * parts share is in `shared`, of attend_shared_scratch() reals; wait(hand, block) is called before a block of queries
+     * is used and done(hand, block) after it: a block takes its keys in ascending order. */
+    int64_t key0, key1;
+    real *shared;
+    void (*wait)(void *hand, int64_t block);
+    void (*done)(void *hand, int64_t block);
+    void *hand;
 } qkv_attend;
 
 typedef enum qkv_act { QKV_KERNEL_GELU, QKV_KERNEL_GELU_TANH, QKV_KERNEL_RELU, QKV_KERNEL_SILU } qkv_act;
@@ -75,25 +98,28 @@ typedef struct qkv_adamw {
 /* X(return type, name, parameters). The one list that makes the table, and the tests' and benchmark's walk over it. */
 #define QKV_KERNEL_LIST(X)                                                                                                 \
     /* gemm.inc */                                                                                                         \
-    /* packs columns n0..n1 of logical B[k,n]; b[l*b_row + j*b_col]; n0 a multiple of 16 */                                \
-    X(void, gemm_pack, (int64_t k, int64_t n, int64_t n0, int64_t n1, const real *b, int64_t b_row, int64_t b_col, real *packed)) \
+    /* packs rows k0..k1-1, columns n0..n1-1 of logical B[k,n]; b[l*b_row + j*b_col]; n0 a multiple of 16 */               \
+    X(void, gemm_pack, (int64_t k, int64_t n, int64_t k0, int64_t k1, int64_t n0, int64_t n1, const real *b, int64_t b_row, \
+                        int64_t b_col, real *packed))                                                                      \
     X(void, gemm, (const qkv_gemm *g))                                                                                     \
+    /* to[i*ldto + l] = a[l*lda + i], i < m, l < k; sum[i] += a[0][i], a[1][i], ... in one chain (NULL: none) */           \
+    X(void, gemm_turn, (int64_t k, int64_t m, const real *a, int64_t lda, real *to, int64_t ldto, real *sum))              \
     /* attention.inc; scratch is 64-byte aligned, of attend_*_scratch() reals */                                           \
     X(int64_t, attend_forward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                         \
     X(void, attend_forward, (const qkv_attend *a, real *scratch))                                                          \
     X(int64_t, attend_backward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                        \
+    X(int64_t, attend_shared_scratch, (int64_t n_q, int64_t dim, int64_t value_dim))                                      \
+    X(int64_t, attend_blocks, (int64_t n_q)) /* of queries, that are handed on */                                         \
     X(void, attend_backward, (const qkv_attend *a, real *scratch))                                                         \
     /* weights[row1-row0][n_k] of one head, plain two-pass softmax, hidden pairs 0 (for looking at) */                     \
     X(void, attend_weights, (const qkv_attend *a, real *weights))                                                          \
     /* norm.inc: y = (x - mean) * rstd * gamma + beta; rms: mean NULL; beta may be NULL. Saves mean[rows], rstd[rows] */   \
     X(void, norm_forward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *beta, real epsilon, \
                            real *y, int64_t ldy, real *mean, real *rstd))                                                  \
-    /* dx = ... (dx may be dy) */                                                                                          \
+    /* dx = base + ... (base NULL: 0; dx may be dy or base); adds to dgamma, dbeta (NULL: none), one ascending chain a column */ \
     X(void, norm_backward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *mean,   \
-                            const real *rstd, const real *dy, int64_t lddy, real *dx, int64_t lddx))                       \
-    /* adds to dgamma[c0..c1), dbeta[c0..c1) (dbeta NULL: none); one ascending chain a column */                           \
-    X(void, norm_param_grad, (int64_t rows, int64_t c0, int64_t c1, const real *x, int64_t ldx, const real *mean, const real *rstd, \
-                              const real *dy, int64_t lddy, real *dgamma, real *dbeta))                                    \
+                            const real *rstd, const real *dy, int64_t lddy, const real *base, int64_t ldb, real *dx, int64_t lddx, \
+                            real *dgamma, real *dbeta))                                                                    \
     /* activation.inc; gated: x is [rows, 2*cols] = gate | up, y = act(gate) * up [rows, cols] */                          \
     X(void, act_forward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy)) \
     X(void, act_backward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *dy, int64_t lddy, \
@@ -117,6 +143,11 @@ typedef struct qkv_adamw {
     X(void, cross_entropy, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int32_t *target, real smoothing, real scale, \
                             real *loss, real *dlogits, int64_t ldd))                                                       \
     X(void, softmax_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                  \
+    /* loss_sigmoid.inc: binary cross-entropy of a sigmoid per class; the labels of row r, ascending, are labels[label_at[r]..label_at[r+1]); */ \
+    /* targets (1-s) [label] + s/cols; a label's term is multiplied by weight[class] (NULL: 1). dlogits may be the logits or NULL */ \
+    X(void, sigmoid_loss, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int64_t *label_at, const int32_t *labels, \
+                           const real *weight, real smoothing, real scale, real *loss, real *dlogits, int64_t ldd))        \
+    X(void, sigmoid_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                  \
     /* optimizer.inc: Loshchilov & Hutter 2019, algorithm 2; decoupled decay p -= lr*decay*p */                            \
     X(void, adamw, (int64_t n, real *p, const real *g, real *m, real *v, const qkv_adamw *o))                              \
     /* peak.inc: runs `iterations` rounds of register-only FMAs, returns how many FLOPs that were; *sink defeats the optimizer */ \

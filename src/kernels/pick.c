@@ -20,6 +20,20 @@ int qkv_kernels_present(const qkv_kernels *tables[4]) {
     return n;
 }
 
+const qkv_bf16_kernels *qkv_kernels_bf16(const qkv_kernels *table) {
+#ifdef QKV_HAVE_X86
+    qkv_cpu cpu;
+    qkv_cpu_detect(&cpu);
+    if (table == &qkv_kernels_avx512) return cpu.avx512_bf16 ? &qkv_kernels_bf16_avx512bf16 : &qkv_kernels_bf16_avx512;
+    if (table == &qkv_kernels_avx2) return &qkv_kernels_bf16_avx2;
+#endif
+#ifdef QKV_HAVE_NEON
+    if (table == &qkv_kernels_neon) return &qkv_kernels_bf16_neon;
+#endif
+    (void)table;
+    return &qkv_kernels_bf16_scalar;
+}
+
 static void list_names(const qkv_kernels *const *tables, int n, char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
@@ -45,6 +59,7 @@ qkv_status qkv_kernels_pick(qkv_ctx *ctx, const char *isa) {
     for (int i = 0; i < n; i++) {
         if (isa && strcmp(isa, tables[i]->name) != 0) continue;
         ctx->kernels = tables[i];
+        ctx->bf16 = qkv_kernels_bf16(tables[i]);
         say_why(ctx, tables[0], isa != NULL);
         return QKV_OK;
     }

@@ -111,6 +111,8 @@ V_INLINE real v_hmax_nan(v16 x) {
 }
 
 V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
+V_INLINE void v_prefetch_write(void *p) { __builtin_prefetch(p, 1); }
+V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); } /* into the second cache only */
 
 #include "kernels/simd_math.h"
 #include "kernels/simd_random.h"

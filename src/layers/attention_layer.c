@@ -36,8 +36,8 @@ static void heads_of(const qkv_attention_layer *l, qkv_mat qkv, qkv_heads *q, qk
     *v = qkv_heads_of(qkv_mat_cols(qkv, queries + keys, keys), l->head_dim);
 }
 
-qkv_status qkv_attention_layer_forward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
-                                       qkv_attention_saved *saved) {
+qkv_status qkv_attention_layer_forward_then(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
+                                            qkv_attention_saved *saved, const qkv_linear_then *then) {
     size_t mark = qkv_exec_mark(x);
     *saved = (qkv_attention_saved){.in = in};
     QKV_TRY(qkv_keep(x, in.rows, (l->heads + 2 * l->kv_heads) * l->head_dim, &saved->qkv));
@@ -48,7 +48,7 @@ qkv_status qkv_attention_layer_forward(qkv_exec *x, const qkv_attention_layer *l
     qkv_heads q, k, v;
     heads_of(l, saved->qkv, &q, &k, &v);
     QKV_TRY(qkv_attend_forward(x, &shape, q, k, v, qkv_heads_of(saved->mixed, l->head_dim), saved->lse.p));
-    QKV_TRY(qkv_linear_forward(x, l->out, saved->mixed, out));
+    QKV_TRY(qkv_linear_forward_then(x, l->out, saved->mixed, out, then));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }

@@ -21,8 +21,13 @@ typedef struct qkv_attention_saved {
 /* prefix "encoder.0." gives "encoder.0.attention.qkv.weight" and so on. */
 qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape,
                                        uint64_t site) QKV_MUST_USE;
-qkv_status qkv_attention_layer_forward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
-                                       qkv_attention_saved *saved) QKV_MUST_USE;
+/* then: what follows on out (ops/linear.h); NULL: nothing. */
+qkv_status qkv_attention_layer_forward_then(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
+                                            qkv_attention_saved *saved, const qkv_linear_then *then) QKV_MUST_USE;
+static inline QKV_MUST_USE qkv_status qkv_attention_layer_forward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch,
+                                                                  qkv_mat in, qkv_mat out, qkv_attention_saved *saved) {
+    return qkv_attention_layer_forward_then(x, l, batch, in, out, saved, NULL);
+}
 qkv_status qkv_attention_layer_backward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din,
                                         const qkv_attention_saved *saved) QKV_MUST_USE;
 

@@ -31,74 +31,63 @@ static qkv_dropout drop(const qkv_exec *x, const qkv_block *l, const qkv_batch *
     return qkv_exec_dropout(x, l->dropout, l->site + k, batch->row_key);
 }
 
-/* branch: the gradient behind a dropout, or dout itself where nothing was dropped. */
-static qkv_status drop_backward(qkv_exec *x, qkv_dropout d, qkv_mat dout, qkv_mat *branch) {
-    *branch = dout;
-    if (d.p == 0) return QKV_OK;
-    QKV_TRY(qkv_temp(x, dout.rows, dout.cols, branch));
-    return qkv_residual(x, NULL, dout, *branch, d);
+/* The residual sum that follows a branch: base + dropout(branch). */
+static qkv_linear_then residual(const qkv_exec *x, const qkv_block *l, const qkv_batch *batch, uint64_t k, qkv_mat base) {
+    return (qkv_linear_then){.kind = QKV_THEN_RESIDUAL, .other = base, .dropout = drop(x, l, batch, k)};
 }
 
 /* ---- pre-norm ---- */
 
 static qkv_status pre_forward(qkv_exec *x, const qkv_block *l, const qkv_batch *batch, qkv_mat in, qkv_mat out, qkv_block_saved *s) {
-    qkv_mat branch;
     QKV_TRY(qkv_keep(x, in.rows, in.cols, &s->normed1));
     QKV_TRY(qkv_keep(x, in.rows, in.cols, &s->middle));
     QKV_TRY(qkv_keep(x, in.rows, in.cols, &s->normed2));
-    QKV_TRY(qkv_temp(x, in.rows, in.cols, &branch));
+    const qkv_linear_then sum1 = residual(x, l, batch, QKV_SITE_ATTENTION_OUT, in);
+    const qkv_linear_then sum2 = residual(x, l, batch, QKV_SITE_FFN_OUT, s->middle);
     QKV_TRY(qkv_norm_forward(x, &l->norm1, in, s->normed1, &s->norm1));
-    QKV_TRY(qkv_attention_layer_forward(x, &l->attention, batch, s->normed1, branch, &s->attention));
-    QKV_TRY(qkv_residual(x, &in, branch, s->middle, drop(x, l, batch, QKV_SITE_ATTENTION_OUT)));
+    QKV_TRY(qkv_attention_layer_forward_then(x, &l->attention, batch, s->normed1, s->middle, &s->attention, &sum1));
     QKV_TRY(qkv_norm_forward(x, &l->norm2, s->middle, s->normed2, &s->norm2));
-    QKV_TRY(qkv_ffn_forward(x, &l->ffn, s->normed2, branch, &s->ffn));
-    return qkv_residual(x, &s->middle, branch, out, drop(x, l, batch, QKV_SITE_FFN_OUT));
+    return qkv_ffn_forward_then(x, &l->ffn, s->normed2, out, &s->ffn, &sum2);
 }
 
 static qkv_status pre_backward(qkv_exec *x, const qkv_block *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din, const qkv_block_saved *s) {
-    qkv_mat dmiddle, branch;
+    const qkv_dropout drop2 = drop(x, l, batch, QKV_SITE_FFN_OUT), drop1 = drop(x, l, batch, QKV_SITE_ATTENTION_OUT);
+    qkv_mat dmiddle, branch = dout;
     QKV_TRY(qkv_temp(x, dout.rows, dout.cols, &dmiddle));
-    size_t mark = qkv_exec_mark(x);
-    QKV_TRY(drop_backward(x, drop(x, l, batch, QKV_SITE_FFN_OUT), dout, &branch));
-    QKV_TRY(qkv_ffn_backward(x, &l->ffn, branch, dmiddle, &s->ffn));
-    qkv_exec_release(x, mark);
-    QKV_TRY(qkv_norm_backward(x, &l->norm2, dmiddle, dmiddle, &s->norm2));
-    QKV_TRY(qkv_scaled_sum(x, 1, dout, 1, dmiddle));
-    QKV_TRY(drop_backward(x, drop(x, l, batch, QKV_SITE_ATTENTION_OUT), dmiddle, &branch));
-    QKV_TRY(qkv_attention_layer_backward(x, &l->attention, batch, branch, din, &s->attention));
-    QKV_TRY(qkv_norm_backward(x, &l->norm1, din, din, &s->norm1));
-    return qkv_scaled_sum(x, 1, dmiddle, 1, din);
+    if (drop1.p > 0 || drop2.p > 0) QKV_TRY(qkv_temp(x, dout.rows, dout.cols, &branch));
+    if (drop2.p > 0) QKV_TRY(qkv_residual(x, NULL, dout, branch, drop2));
+    QKV_TRY(qkv_ffn_backward(x, &l->ffn, drop2.p > 0 ? branch : dout, dmiddle, &s->ffn));
+    QKV_TRY(qkv_norm_backward_sum(x, &l->norm2, dmiddle, &dout, dmiddle, drop1.p > 0 ? &branch : NULL, drop1, &s->norm2));
+    QKV_TRY(qkv_attention_layer_backward(x, &l->attention, batch, drop1.p > 0 ? branch : dmiddle, din, &s->attention));
+    return qkv_norm_backward_sum(x, &l->norm1, din, &dmiddle, din, NULL, drop1, &s->norm1);
 }
 
 /* ---- post-norm ---- */
 
 static qkv_status post_forward(qkv_exec *x, const qkv_block *l, const qkv_batch *batch, qkv_mat in, qkv_mat out, qkv_block_saved *s) {
-    qkv_mat branch;
     QKV_TRY(qkv_keep(x, in.rows, in.cols, &s->normed1));
     QKV_TRY(qkv_keep(x, in.rows, in.cols, &s->middle));
     QKV_TRY(qkv_keep(x, in.rows, in.cols, &s->normed2));
-    QKV_TRY(qkv_temp(x, in.rows, in.cols, &branch));
-    QKV_TRY(qkv_attention_layer_forward(x, &l->attention, batch, in, branch, &s->attention));
-    QKV_TRY(qkv_residual(x, &in, branch, s->normed1, drop(x, l, batch, QKV_SITE_ATTENTION_OUT)));
+    const qkv_linear_then sum1 = residual(x, l, batch, QKV_SITE_ATTENTION_OUT, in);
+    const qkv_linear_then sum2 = residual(x, l, batch, QKV_SITE_FFN_OUT, s->middle);
+    QKV_TRY(qkv_attention_layer_forward_then(x, &l->attention, batch, in, s->normed1, &s->attention, &sum1));
     QKV_TRY(qkv_norm_forward(x, &l->norm1, s->normed1, s->middle, &s->norm1));
-    QKV_TRY(qkv_ffn_forward(x, &l->ffn, s->middle, branch, &s->ffn));
-    QKV_TRY(qkv_residual(x, &s->middle, branch, s->normed2, drop(x, l, batch, QKV_SITE_FFN_OUT)));
+    QKV_TRY(qkv_ffn_forward_then(x, &l->ffn, s->middle, s->normed2, &s->ffn, &sum2));
     return qkv_norm_forward(x, &l->norm2, s->normed2, out, &s->norm2);
 }
 
 static qkv_status post_backward(qkv_exec *x, const qkv_block *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din, const qkv_block_saved *s) {
+    const qkv_dropout drop2 = drop(x, l, batch, QKV_SITE_FFN_OUT), drop1 = drop(x, l, batch, QKV_SITE_ATTENTION_OUT);
     qkv_mat dsum, dmiddle, branch;
     QKV_TRY(qkv_temp(x, dout.rows, dout.cols, &dsum));
     QKV_TRY(qkv_temp(x, dout.rows, dout.cols, &dmiddle));
-    size_t mark = qkv_exec_mark(x);
-    QKV_TRY(qkv_norm_backward(x, &l->norm2, dout, dsum, &s->norm2));
-    QKV_TRY(drop_backward(x, drop(x, l, batch, QKV_SITE_FFN_OUT), dsum, &branch));
-    QKV_TRY(qkv_ffn_backward(x, &l->ffn, branch, dmiddle, &s->ffn));
-    qkv_exec_release(x, mark);
+    branch = dsum;
+    if (drop1.p > 0 || drop2.p > 0) QKV_TRY(qkv_temp(x, dout.rows, dout.cols, &branch));
+    QKV_TRY(qkv_norm_backward_sum(x, &l->norm2, dout, NULL, dsum, drop2.p > 0 ? &branch : NULL, drop2, &s->norm2));
+    QKV_TRY(qkv_ffn_backward(x, &l->ffn, drop2.p > 0 ? branch : dsum, dmiddle, &s->ffn));
     QKV_TRY(qkv_scaled_sum(x, 1, dsum, 1, dmiddle));
-    QKV_TRY(qkv_norm_backward(x, &l->norm1, dmiddle, dmiddle, &s->norm1));
-    QKV_TRY(drop_backward(x, drop(x, l, batch, QKV_SITE_ATTENTION_OUT), dmiddle, &branch));
-    QKV_TRY(qkv_attention_layer_backward(x, &l->attention, batch, branch, din, &s->attention));
+    QKV_TRY(qkv_norm_backward_sum(x, &l->norm1, dmiddle, NULL, dmiddle, drop1.p > 0 ? &branch : NULL, drop1, &s->norm1));
+    QKV_TRY(qkv_attention_layer_backward(x, &l->attention, batch, drop1.p > 0 ? branch : dmiddle, din, &s->attention));
     return qkv_scaled_sum(x, 1, dmiddle, 1, din);
 }
 

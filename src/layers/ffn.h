@@ -17,7 +17,12 @@ typedef struct qkv_ffn_saved {
 } qkv_ffn_saved;
 
 qkv_status qkv_ffn_declare(qkv_ffn *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape) QKV_MUST_USE;
-qkv_status qkv_ffn_forward(qkv_exec *x, const qkv_ffn *l, qkv_mat in, qkv_mat out, qkv_ffn_saved *saved) QKV_MUST_USE;
+/* then: what follows on out (ops/linear.h); NULL: nothing. */
+qkv_status qkv_ffn_forward_then(qkv_exec *x, const qkv_ffn *l, qkv_mat in, qkv_mat out, qkv_ffn_saved *saved,
+                                const qkv_linear_then *then) QKV_MUST_USE;
+static inline QKV_MUST_USE qkv_status qkv_ffn_forward(qkv_exec *x, const qkv_ffn *l, qkv_mat in, qkv_mat out, qkv_ffn_saved *saved) {
+    return qkv_ffn_forward_then(x, l, in, out, saved, NULL);
+}
 qkv_status qkv_ffn_backward(qkv_exec *x, const qkv_ffn *l, qkv_mat dout, qkv_mat din, const qkv_ffn_saved *saved) QKV_MUST_USE;
 
 #endif

@@ -9,6 +9,7 @@
 #include "layers/pooling_layer.h"
 #include "models/net.h"
 #include "ops/loss.h"
+#include "ops/loss_sigmoid.h"
 #include "ops/reg.h"
 
 struct qkv_classifier {
@@ -103,6 +104,7 @@ void qkv_classifier_free(qkv_classifier *net) {
 
 const qkv_config *qkv_classifier_config(const qkv_classifier *net) { return &net->config; }
 const qkv_reg *qkv_classifier_reg(const qkv_classifier *net) { return &net->reg; }
+void qkv_classifier_set_bf16(qkv_classifier *net, bool bf16) { net->config.bf16 = bf16; }
 
 /* ---- passes ---- */
 
@@ -154,13 +156,14 @@ static qkv_status forward(qkv_exec *x, const qkv_classifier *net, const qkv_batc
 /* What every pass does around its work: the arena is as it was afterwards, also after a failure. */
 typedef struct frame {
     size_t low, high;
-    bool keep;
+    bool keep, bf16;
     qkv_pass pass;
 } frame;
 
-static frame enter(qkv_exec *x, bool keep) {
-    frame f = {x->arena.low, x->arena.high, x->keep, x->pass};
+static frame enter(qkv_exec *x, const qkv_classifier *net, bool keep) {
+    frame f = {x->arena.low, x->arena.high, x->keep, x->bf16, x->pass};
     x->keep = keep;
+    x->bf16 = net->config.bf16;
     x->pass = QKV_PASS_FORWARD;
     return f;
 }
@@ -171,6 +174,7 @@ static qkv_status leave(qkv_exec *x, frame f, qkv_status status) {
     qkv_arena_low_release(&x->arena, f.low);
     qkv_arena_high_release(&x->arena, f.high);
     x->keep = f.keep;
+    x->bf16 = f.bf16;
     x->pass = f.pass;
     return status;
 }
@@ -178,12 +182,20 @@ static qkv_status leave(qkv_exec *x, frame f, qkv_status status) {
 qkv_status qkv_classifier_forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) {
     QKV_TRY(check(x, net, batch, false));
     QKV_TRY(qkv_exec_shape(x, "logits", logits, batch->n_seq, net->config.classes));
-    frame f = enter(x, false);
+    frame f = enter(x, net, false);
     return leave(x, f, forward(x, net, batch, logits));
 }
 
-static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
-                       double loss_scale, real *loss) {
+static qkv_status loss_of(qkv_exec *x, const qkv_classifier *net, const qkv_aims *a, qkv_mat logits, double scale, real *loss,
+                          qkv_mat dlogits) {
+    if (net->config.multi_label)
+        return qkv_sigmoid_loss(x, logits, a->label_at, a->labels, a->weight, a->smoothing, scale, loss, dlogits);
+    QKV_TRY(qkv_cross_entropy(x, logits, a->target, a->smoothing, scale, loss, dlogits));
+    return a->weight ? qkv_loss_weigh(x, a->target, a->weight, loss, dlogits) : QKV_OK;
+}
+
+static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const qkv_aims *aims, double loss_scale,
+                       real *loss) {
     int64_t rows = rows_of(batch), dim = net->config.dim, classes = net->config.classes;
     qkv_mat in, out, features, logits, dlogits, dfeatures, dout, spare, din;
     qkv_pooling_saved pooling;
@@ -198,7 +210,7 @@ static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &logits));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &dlogits));
     QKV_TRY(qkv_head_forward(x, &net->head, batch, features, logits, &head));
-    QKV_TRY(qkv_cross_entropy(x, logits, target, smoothing, loss_scale, loss, dlogits));
+    QKV_TRY(loss_of(x, net, aims, logits, loss_scale, loss, dlogits));
 
     x->pass = QKV_PASS_BACKWARD;
     QKV_TRY(qkv_temp(x, batch->n_seq, features_of(&net->config), &dfeatures));
@@ -213,20 +225,26 @@ static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *
     return QKV_OK;
 }
 
-qkv_status qkv_classifier_step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
-                               double loss_scale, double *loss_sum, real *loss) {
+qkv_status qkv_classifier_learn(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const qkv_aims *aims,
+                                double loss_scale, double *loss_sum, real *loss) {
     *loss_sum = 0;
     QKV_TRY(check(x, net, batch, true));
-    frame f = enter(x, true);
+    frame f = enter(x, net, true);
     real *losses;
     qkv_status status = qkv_temp_array(x, batch->n_seq, sizeof(real), &losses);
-    if (status == QKV_OK) status = step(x, net, batch, target, smoothing, loss_scale, losses);
+    if (status == QKV_OK) status = step(x, net, batch, aims, loss_scale, losses);
     if (status == QKV_OK && !x->plan)
         for (int64_t s = 0; s < batch->n_seq; s++) {
             *loss_sum += (double)losses[s];
             if (loss) loss[s] = losses[s];
         }
     return leave(x, f, status);
+}
+
+qkv_status qkv_classifier_step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
+                               double loss_scale, double *loss_sum, real *loss) {
+    const qkv_aims aims = {.target = target, .smoothing = smoothing};
+    return qkv_classifier_learn(x, net, batch, &aims, loss_scale, loss_sum, loss);
 }
 
 static qkv_status weights_of(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head, real *weights) {
@@ -245,6 +263,6 @@ qkv_status qkv_classifier_weights(qkv_exec *x, const qkv_classifier *net, const 
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "layer %lld: this model has layers 0 to %lld", (long long)layer, (long long)net->config.layers - 1);
     if (head < 0 || head >= net->config.heads)
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "head %lld: this model has heads 0 to %lld", (long long)head, (long long)net->config.heads - 1);
-    frame f = enter(x, false);
+    frame f = enter(x, net, false);
     return leave(x, f, weights_of(x, net, batch, layer, head, weights));
 }

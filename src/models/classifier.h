@@ -14,18 +14,35 @@ void qkv_classifier_free(qkv_classifier *net);
 const qkv_config *qkv_classifier_config(const qkv_classifier *net);
 const qkv_reg *qkv_classifier_reg(const qkv_classifier *net);
 
+/* Whether further passes are bf16 ones; packed copies must be made anew. */
+void qkv_classifier_set_bf16(qkv_classifier *net, bool bf16);
+
 /* Initial values of a whole block from the registry's init fields, keyed (seed, parameter, element). */
 void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights);
 
 /* Size in reals of the packed copies of all weights, and the packing (for inference). */
-int64_t qkv_reg_packed_size(const qkv_reg *reg);
-void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, const real *weights, real *packed);
+int64_t qkv_reg_packed_size(const qkv_reg *reg, bool bf16);
+void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, bool bf16, const real *weights, real *packed);
 
 /* Logits [n_seq, classes] of a batch. The caller owns `logits` (p NULL in a plan). x->keep false. */
 qkv_status qkv_classifier_forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) QKV_MUST_USE;
 
+/* What a batch is trained towards. */
+typedef struct qkv_aims {
+    const int32_t *target;   /* [n_seq] one class each; NULL in a plan and where config.multi_label is set */
+    const int64_t *label_at; /* multi_label: the classes of sequence s are labels[label_at[s]] .. labels[label_at[s+1] - 1] */
+    const int32_t *labels;
+    const real *weight; /* [classes] of the loss of a sequence of that class (multi_label: of the terms of its labels); NULL: 1 */
+    double smoothing;
+} qkv_aims;
+
 /* Forward, label-smoothed loss, backward: adds to x->grads the gradient of loss_scale * sum over sequences of the loss.
- * *loss_sum is the sum of the (unscaled) losses; loss[n_seq] (may be NULL) each of them. target NULL in a plan. */
+ * *loss_sum is the sum of the (unscaled) losses; loss[n_seq] (may be NULL) each of them. In a plan only aims->weight != NULL is
+ * looked at. */
+qkv_status qkv_classifier_learn(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const qkv_aims *aims,
+                                double loss_scale, double *loss_sum, real *loss) QKV_MUST_USE;
+
+/* The same for one class a sequence, all alike. */
 qkv_status qkv_classifier_step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
                                double loss_scale, double *loss_sum, real *loss) QKV_MUST_USE;
 

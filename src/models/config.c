@@ -6,7 +6,8 @@
 
 /* ---- the table of fields: one line each, for the check of ranges and for both ways of JSON ---- */
 
-typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE } field_type;
+/* A FLAG is written only where it is true: files without it stay as they are, and older programs read them. */
+typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE, FLAG } field_type;
 
 typedef struct field {
     const char *name;
@@ -41,6 +42,9 @@ static const field FIELDS[] = {
     {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS},
     {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL},
     {"bias", BOOLEAN, AT(bias), 0, 0, NULL},
+    {"multi_label", FLAG, AT(multi_label), 0, 0, NULL},
+    {"pair", FLAG, AT(pair), 0, 0, NULL},
+    {"bf16", FLAG, AT(bf16), 0, 0, NULL},
     {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL},
     {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL},
     {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL},
@@ -123,7 +127,8 @@ static json_t *field_to_json(const qkv_config *c, const field *f) {
     switch (f->type) {
     case INTEGER: return json_integer((json_int_t)*integer_at(c, f));
     case REAL: return json_real(*real_at(c, f));
-    case BOOLEAN: return json_boolean(*boolean_at(c, f));
+    case BOOLEAN:
+    case FLAG: return json_boolean(*boolean_at(c, f));
     case CHOICE: return json_string(f->choices[choice_get(c, f)]);
     }
     return NULL;
@@ -133,11 +138,13 @@ qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) 
     *json = NULL;
     QKV_TRY(qkv_config_check(ctx, c));
     json_t *object = json_object();
-    for (int i = 0; object && i < N_FIELDS; i++)
+    for (int i = 0; object && i < N_FIELDS; i++) {
+        if (FIELDS[i].type == FLAG && !*boolean_at(c, &FIELDS[i])) continue;
         if (json_object_set_new(object, FIELDS[i].name, field_to_json(c, &FIELDS[i])) != 0) {
             json_decref(object);
             object = NULL;
         }
+    }
     if (!object) return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory for the JSON of a config");
     *json = object;
     return QKV_OK;
@@ -167,13 +174,14 @@ static qkv_status choice_from_json(qkv_ctx *ctx, const json_t *v, const field *f
 
 static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field *f, qkv_config *c) {
     const json_t *v = json_object_get(json, f->name);
+    if (!v && f->type == FLAG) return QKV_OK;
     if (!v) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is missing", f->name);
     if (f->type == INTEGER && json_is_integer(v)) *integer_at(c, f) = json_integer_value(v);
     else if (f->type == REAL && json_is_number(v)) *real_at(c, f) = json_number_value(v);
-    else if (f->type == BOOLEAN && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
+    else if ((f->type == BOOLEAN || f->type == FLAG) && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
     else if (f->type == CHOICE && json_is_string(v)) return choice_from_json(ctx, v, f, c);
     else {
-        static const char *const wants[] = {"an integer", "a number", "true or false", "a name"};
+        static const char *const wants[] = {"an integer", "a number", "true or false", "a name", "true or false"};
         return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is %s, expected %s", f->name, json_kind(v), wants[f->type]);
     }
     return QKV_OK;

@@ -20,6 +20,9 @@ typedef struct qkv_config {
     qkv_norm norm;
     qkv_activation activation;
     bool post_norm, bias;
+    bool multi_label; /* any number of classes a text: a sigmoid each instead of one softmax */
+    bool pair;        /* a text is two, with a tab between */
+    bool bf16;        /* linear maps and attention with bf16 operands, in training and by default later */
     qkv_span span;
     double norm_epsilon;
     double dropout, attention_dropout, embedding_dropout; /* used in training only */
@@ -28,9 +31,10 @@ typedef struct qkv_config {
 /* Refuses what cannot be built: heads=6 does not divide dim=256 (try 4 or 8). */
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;
 
-/* New reference. Enums are written by name. */
+/* New reference. Enums are written by name; multi_label, pair and bf16 only where they are true. */
 qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) QKV_MUST_USE;
-/* Every key must be there, of the right type and in range; unknown keys are refused (a newer file). Then checks. */
+/* Every key must be there, of the right type and in range, but for those that are written only where they are true; unknown
+ * keys are refused (a newer file). Then checks. */
 qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c) QKV_MUST_USE;
 
 #endif

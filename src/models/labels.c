@@ -99,3 +99,32 @@ qkv_status qkv_labels_from_json(qkv_model *model, const char *file, const json_t
     qkv_buf_free(&bytes);
     return status;
 }
+
+/* ---- thresholds ---- */
+
+qkv_status qkv_thresholds_to_json(const qkv_model *model, json_t **json) {
+    json_t *array = json_array();
+    for (int64_t i = 0; array && i < model->config.classes; i++) {
+        if (json_array_append_new(array, json_real(model->thresholds[i])) == 0) continue;
+        json_decref(array);
+        array = NULL;
+    }
+    *json = array;
+    return array ? QKV_OK : qkv_fail(model->ctx, QKV_NO_MEMORY, "out of memory for the thresholds of a model");
+}
+
+qkv_status qkv_thresholds_from_json(qkv_model *model, const char *file, const json_t *json) {
+    if (!json_is_array(json)) return qkv_fail(model->ctx, QKV_BAD_FORMAT, "%s: qkv.thresholds is not an array", file);
+    if ((int64_t)json_array_size(json) != model->config.classes)
+        return qkv_fail(model->ctx, QKV_BAD_FORMAT, "%s: %zu thresholds for %lld classes", file, json_array_size(json),
+                        (long long)model->config.classes);
+    for (int64_t i = 0; i < model->config.classes; i++) {
+        const json_t *v = json_array_get(json, (size_t)i);
+        double value = json_is_number(v) ? json_number_value(v) : 0;
+        if (!(value > 0 && value <= 1))
+            return qkv_fail(model->ctx, QKV_BAD_FORMAT, "%s: threshold %lld is not a number above 0 and at most 1", file,
+                            (long long)i);
+        model->thresholds[i] = value;
+    }
+    return QKV_OK;
+}

@@ -33,19 +33,20 @@ void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights) {
     }
 }
 
-int64_t qkv_reg_packed_size(const qkv_reg *reg) {
+int64_t qkv_reg_packed_size(const qkv_reg *reg, bool bf16) {
     int64_t end = 0;
     for (int64_t i = 0; i < reg->count; i++) {
         const qkv_param *p = &reg->params[i];
-        int64_t here = p->packed_offset < 0 ? 0 : p->packed_offset + qkv_packed_size(p->cols, p->rows);
+        int64_t here = p->packed_offset < 0 ? 0 : (bf16 ? p->pairs_offset : p->packed_offset) + qkv_linear_packed_size(bf16, p->rows, p->cols);
         if (here > end) end = here;
     }
     return end;
 }
 
-void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, const real *weights, real *packed) {
+void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, bool bf16, const real *weights, real *packed) {
     for (int64_t i = 0; i < reg->count; i++) {
         const qkv_param *p = &reg->params[i];
-        if (p->packed_offset >= 0) qkv_linear_pack(ctx, weights + p->offset, p->rows, p->cols, packed + p->packed_offset);
+        if (p->packed_offset < 0) continue;
+        qkv_linear_pack(ctx, bf16, weights + p->offset, p->rows, p->cols, packed + (bf16 ? p->pairs_offset : p->packed_offset));
     }
 }

@@ -8,8 +8,6 @@
 #include "models/model.h"
 #include "text/tokenizer.h"
 
-#define CHECKSUM_KEY "qkv.sha256"
-
 static void add_number(qkv_sha256 *s, int64_t value) {
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)value >> (8 * i));
@@ -26,7 +24,7 @@ void qkv_model_checksum(const qkv_metadata *metadata, int64_t n_metadata, const 
     qkv_sha256 s;
     qkv_sha256_start(&s);
     for (int64_t i = 0; i < n_metadata; i++) {
-        if (strcmp(metadata[i].key, CHECKSUM_KEY) == 0) continue;
+        if (strcmp(metadata[i].key, QKV_CHECKSUM_KEY) == 0) continue;
         add_text(&s, metadata[i].key);
         add_text(&s, metadata[i].value);
     }
@@ -90,10 +88,10 @@ static qkv_status check_finite(const qkv_model *model) {
 
 /* ---- metadata ---- */
 
-enum { META_FORMAT, META_CONFIG, META_LABELS, META_RECORD, META_CHECKSUM, META_TASK, META_TOKENIZER, META_VERSION, META_COUNT };
+enum { META_MOST = 9 };
 
 typedef struct texts {
-    qkv_buf config, labels, record, tokenizer;
+    qkv_buf config, labels, record, thresholds, tokenizer; /* thresholds stays empty where the model has none */
 } texts;
 
 /* Prints `json` (taken over) unless making it had failed. */
@@ -114,6 +112,10 @@ static qkv_status make_texts(const qkv_model *model, texts *t) {
     if (!model->tokenizer) return qkv_fail(ctx, QKV_INTERNAL, "a model without a tokenizer cannot be saved");
     status = qkv_tokenizer_to_json(ctx, model->tokenizer, &json);
     QKV_TRY(print_new(status, json, &t->tokenizer));
+    if (model->thresholds) {
+        status = qkv_thresholds_to_json(model, &json);
+        QKV_TRY(print_new(status, json, &t->thresholds));
+    }
     return qkv_json_print(model->record, &t->record);
 }
 
@@ -122,20 +124,26 @@ static qkv_status write_file(const qkv_model *model, const char *path, const tex
     order_tensors(reg, model->weights, tensors);
     char hex[65], version[16];
     snprintf(version, sizeof version, "%d", QKV_MODEL_FILE_VERSION);
-    qkv_metadata metadata[META_COUNT] = {
-        [META_FORMAT] = {"format", "pt"},
-        [META_CONFIG] = {"qkv.config", t->config.p},
-        [META_LABELS] = {"qkv.labels", t->labels.p},
-        [META_RECORD] = {"qkv.record", t->record.p},
-        [META_CHECKSUM] = {CHECKSUM_KEY, hex},
-        [META_TASK] = {"qkv.task", model->task},
-        [META_TOKENIZER] = {"qkv.tokenizer", t->tokenizer.p},
-        [META_VERSION] = {"qkv.version", version},
+    const qkv_metadata all[META_MOST] = {
+        {"format", "pt"},
+        {"qkv.config", t->config.p},
+        {"qkv.labels", t->labels.p},
+        {"qkv.record", t->record.p},
+        {QKV_CHECKSUM_KEY, hex},
+        {"qkv.task", model->task},
+        {"qkv.thresholds", t->thresholds.p},
+        {"qkv.tokenizer", t->tokenizer.p},
+        {"qkv.version", version},
     };
-    qkv_model_checksum(metadata, META_COUNT, tensors, reg->count, hex);
+    qkv_metadata metadata[META_MOST];
+    int64_t n = 0;
+    for (int i = 0; i < META_MOST; i++) {
+        if (all[i].value) metadata[n++] = all[i];
+    }
+    qkv_model_checksum(metadata, n, tensors, reg->count, hex);
     qkv_output *output;
     QKV_TRY(qkv_output_open(model->ctx, path, &output));
-    qkv_status status = qkv_safetensors_write(model->ctx, output, tensors, reg->count, metadata, META_COUNT);
+    qkv_status status = qkv_safetensors_write(model->ctx, output, tensors, reg->count, metadata, n);
     if (status != QKV_OK) {
         qkv_output_discard(output);
         return status;
@@ -148,7 +156,7 @@ qkv_status qkv_model_save(const qkv_model *model, const char *path) {
     qkv_ctx *ctx = model->ctx;
     if (!path) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "a model is saved to a path, not to NULL");
     QKV_TRY(check_finite(model));
-    texts t = {{ctx, NULL, 0, 0}, {ctx, NULL, 0, 0}, {ctx, NULL, 0, 0}, {ctx, NULL, 0, 0}};
+    texts t = {.config.ctx = ctx, .labels.ctx = ctx, .record.ctx = ctx, .thresholds.ctx = ctx, .tokenizer.ctx = ctx};
     qkv_tensor *tensors = NULL;
     qkv_status status = make_texts(model, &t);
     if (status == QKV_OK) status = qkv_alloc_zero(ctx, qkv_classifier_reg(model->net)->count, sizeof *tensors, &tensors);
@@ -157,6 +165,7 @@ qkv_status qkv_model_save(const qkv_model *model, const char *path) {
     qkv_buf_free(&t.config);
     qkv_buf_free(&t.labels);
     qkv_buf_free(&t.record);
+    qkv_buf_free(&t.thresholds);
     qkv_buf_free(&t.tokenizer);
     return status;
 }

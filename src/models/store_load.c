@@ -194,6 +194,19 @@ static qkv_status read_labels(qkv_model *model, const qkv_safetensors *file) {
     return status;
 }
 
+/* They are there exactly where a text may have any number of classes. */
+static qkv_status read_thresholds(qkv_model *model, const qkv_safetensors *file) {
+    const char *name = qkv_safetensors_name(file);
+    if (!model->thresholds && qkv_safetensors_metadata(file, "qkv.thresholds"))
+        return qkv_fail(model->ctx, QKV_BAD_FORMAT, "%s: qkv.thresholds in a model of one class a text", name);
+    if (!model->thresholds) return QKV_OK;
+    json_t *json;
+    QKV_TRY(json_of(model->ctx, file, "qkv.thresholds", DEPTH_LABELS, &json));
+    qkv_status status = qkv_thresholds_from_json(model, name, json);
+    json_decref(json);
+    return status;
+}
+
 static qkv_status read_record(qkv_model *model, const qkv_safetensors *file) {
     json_t *json;
     QKV_TRY(json_of(model->ctx, file, "qkv.record", DEPTH_RECORD, &json));
@@ -227,14 +240,14 @@ static qkv_status read_model(qkv_ctx *ctx, const qkv_safetensors *file, qkv_mode
     QKV_TRY(make_net(ctx, file, task, model));
     QKV_TRY(read_tokenizer(*model, file));
     QKV_TRY(read_labels(*model, file));
+    QKV_TRY(read_thresholds(*model, file));
     QKV_TRY(read_record(*model, file));
     return read_weights(*model, file);
 }
 
-/* `status` is what reading came to. A file that cannot be read and does not match its checksum either is called damaged. */
-static qkv_status check_sum(qkv_ctx *ctx, const qkv_safetensors *file, qkv_status status) {
+qkv_status qkv_model_check_sum(qkv_ctx *ctx, const qkv_safetensors *file, qkv_status status) {
     if (status != QKV_OK && status != QKV_BAD_FORMAT) return status;
-    const char *name = qkv_safetensors_name(file), *stored = qkv_safetensors_metadata(file, "qkv.sha256");
+    const char *name = qkv_safetensors_name(file), *stored = qkv_safetensors_metadata(file, QKV_CHECKSUM_KEY);
     if (!stored && status == QKV_OK) return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: the metadata has no qkv.sha256", name);
     if (!stored) return status;
     char hex[65];
@@ -253,7 +266,7 @@ static qkv_status check_sum(qkv_ctx *ctx, const qkv_safetensors *file, qkv_statu
 qkv_status qkv_model_from_file(qkv_ctx *ctx, const qkv_safetensors *file, qkv_model **model) {
     *model = NULL;
     QKV_TRY(check_version(ctx, file));
-    qkv_status status = check_sum(ctx, file, read_model(ctx, file, model));
+    qkv_status status = qkv_model_check_sum(ctx, file, read_model(ctx, file, model));
     if (status != QKV_OK) {
         qkv_model_free(*model);
         *model = NULL;

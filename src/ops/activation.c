@@ -15,6 +15,8 @@ typedef struct job {
 static double cost_forward(qkv_act act) { return act == QKV_KERNEL_GELU ? 5 : act == QKV_KERNEL_GELU_TANH ? 9 : act == QKV_KERNEL_SILU ? 4 : 1; }
 static double cost_backward(qkv_act act) { return act == QKV_KERNEL_GELU ? 11 : act == QKV_KERNEL_GELU_TANH ? 17 : act == QKV_KERNEL_SILU ? 8 : 1; }
 
+double qkv_activation_flops(qkv_act act, bool backward) { return backward ? cost_backward(act) : cost_forward(act); }
+
 static qkv_status check(const qkv_exec *x, bool gated, qkv_mat in, qkv_mat out) {
     QKV_TRY(qkv_exec_shape(x, "input of an activation", in, out.rows, gated ? 2 * out.cols : out.cols));
     return qkv_exec_shape(x, "output of an activation", out, in.rows, out.cols);

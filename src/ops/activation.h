@@ -9,4 +9,7 @@ qkv_status qkv_activation_forward(qkv_exec *x, qkv_act act, bool gated, qkv_mat 
 /* din has the shape of in, and is another buffer than dout. */
 qkv_status qkv_activation_backward(qkv_exec *x, qkv_act act, bool gated, qkv_mat in, qkv_mat dout, qkv_mat din) QKV_MUST_USE;
 
+/* Operations an element; exp, erf and tanh count 1. */
+double qkv_activation_flops(qkv_act act, bool backward);
+
 #endif

@@ -3,28 +3,41 @@
 #include <math.h>
 
 #include "base/par.h"
+#include "kernels/bf16.h"
 #include "kernels/cost.h"
 #include "ops/split.h"
 
-/* Query rows of a forward unit. A unit packs the keys it sees anew, which costs as much as about 16 query rows. */
-enum { ROW_BLOCK = 480 };
 /* Multiply-adds worth a chunk of their own. */
 static const double CHUNK_WORK = 2e6;
 
-/* The unit of work a chunk starts with; it ends where the next chunk starts. Order: sequence, row block, head. */
+/* The unit of work a chunk starts with; it ends where the next chunk starts. Order: sequence, part, head. Parts of a sequence:
+ * blocks of query rows forward; one backward, or, where there are few heads, its key tiles. */
 typedef struct unit {
-    int64_t sequence, block, head;
+    int64_t sequence, part, head;
 } unit;
 
 typedef struct job {
     const qkv_kernels *kernels;
+    const qkv_bf16_kernels *bf16; /* NULL: f32 */
     const qkv_attention_shape *s;
     qkv_heads q, k, v, o, d_o, dq, dk, dv;
     real *lse;
-    int64_t q_rows;
-    const unit *starts; /* [chunks + 1] */
+    int64_t q_rows, most_q, most_k;
+    bool backward, split;
+    int64_t unit_heads;  /* heads that make units: query heads forward, key/value heads backward */
+    const unit *starts;  /* [chunks + 1] */
+    int64_t chunks;
     real *scratch;
     int64_t scratch_size; /* reals a thread */
+    /* Backward, split: what the key tiles of a head share, and how many of them each block of queries has seen; of the
+     * first query head of a sequence at shared_at, blocks_at. */
+    real *shared;
+    qkv_par_counter *seen;
+    int64_t *shared_at, *blocks_at;
+    real *bias;       /* [heads][bias_row], by distance from -(most_k - 1) on, in units of log2 */
+    int64_t bias_row;
+    real *bias_parts; /* [key tiles of all sequences][heads][2 bias_reach + 1] */
+    int64_t *tiles_at; /* [sequences + 1] */
 } job;
 
 static int64_t q_from(const qkv_attention_shape *s, int64_t i) { return s->q_offset ? s->q_offset[i] : i; }
@@ -42,29 +55,57 @@ static qkv_status check(const qkv_exec *x, const qkv_attention_shape *s) {
             return qkv_fail(x->ctx, QKV_INTERNAL, "attention offsets descend at sequence %lld", (long long)i);
     if (!x->plan && s->dropout.p > 0 && !s->dropout.row_key && q_from(s, s->sequences) > 0)
         return qkv_fail(x->ctx, QKV_INTERNAL, "attention dropout of %g without row keys", (double)s->dropout.p);
+    if (s->rope_cos && (!s->rope_sin || s->rope_dim < 2 || s->rope_dim % 2 != 0 || s->rope_dim > s->dim || s->rope_offset < 0))
+        return qkv_fail(x->ctx, QKV_INTERNAL, "rotation of %lld of %lld columns from position %lld on", (long long)s->rope_dim,
+                        (long long)s->dim, (long long)s->rope_offset);
+    for (int64_t i = 0; s->rope_cos && i < s->sequences; i++)
+        if (s->rope_offset + n_keys(s, i) < n_queries(s, i))
+            return qkv_fail(x->ctx, QKV_INTERNAL, "sequence %lld has queries before position 0", (long long)i);
+    if (s->bias && s->bias_reach < 0) return qkv_fail(x->ctx, QKV_INTERNAL, "attention bias up to distance %lld", (long long)s->bias_reach);
     return QKV_OK;
 }
 
 /* ---- cutting into chunks ---- */
 
+static int64_t key_tiles(int64_t n_k) { return qkv_chunks(n_k, QKV_ATTEND_KEYS); }
+
+/* Rows of a forward unit. Each packs the keys it sees anew, so a head is cut only where there are few of them, and where it
+ * sees a window: then what is packed should stay in the cache. Multiples of 6: blocks of rows are the same as uncut. */
+static int64_t row_block(const qkv_attention_shape *s, int64_t n_q) {
+    enum { UNITS = 16, ROWS = 960, LEAST_ROWS = 480 };
+    int64_t units = s->sequences * s->heads, parts = (UNITS + units - 1) / units, window = s->left + s->right;
+    if (parts > n_q / ROWS) parts = n_q / ROWS;
+    if (parts * units < 4) parts = n_q / LEAST_ROWS;
+    if (s->left >= 0 && s->right >= 0 && window < 4 * ROWS && parts < n_q / (window < LEAST_ROWS ? LEAST_ROWS : ROWS))
+        parts = n_q / (window < LEAST_ROWS ? LEAST_ROWS : ROWS);
+    if (parts < 2) return n_q > 0 ? n_q : 1;
+    return (n_q + 6 * parts - 1) / (6 * parts) * 6;
+}
+
+static int64_t parts_of(const job *j, int64_t i) {
+    int64_t n_q = n_queries(j->s, i), parts = 1;
+    if (!j->backward) parts = qkv_chunks(n_q, row_block(j->s, n_q));
+    else if (j->split && n_q > 0) parts = key_tiles(n_keys(j->s, i));
+    return parts > 0 ? parts : 1;
+}
+
 /* Walks all units and closes a chunk when it has gathered enough work. Returns their number; fills starts if not NULL. */
-static int64_t cut(const qkv_attention_shape *s, int64_t heads, int64_t row_block, double work_per_pair, unit *starts) {
-    int64_t chunks = 0;
-    double gathered = 0;
+static int64_t cut(const job *j, unit *starts) {
+    const qkv_attention_shape *s = j->s;
+    int64_t chunks = 0, width = s->dim + s->value_dim;
+    double gathered = 0, work = (j->backward ? 2.5 * (double)(s->heads / s->kv_heads) : 1) * (double)width;
     for (int64_t i = 0; i < s->sequences; i++) {
-        int64_t n_q = n_queries(s, i), n_k = n_keys(s, i), block = row_block > 0 ? row_block : n_q;
-        int64_t blocks = n_q > 0 ? qkv_chunks(n_q, block) : 1;
-        double pairs = (double)qkv_span_pairs(n_q, n_k, s->left, s->right) / (double)blocks;
-        double unit_work = pairs * work_per_pair + 8.0 * (double)(n_k + n_q) * (double)(s->dim + s->value_dim);
-        for (int64_t b = 0; b < blocks; b++)
-            for (int64_t h = 0; h < heads; h++) {
-                if (gathered == 0) {
-                    if (starts) starts[chunks] = (unit){i, b, h};
-                    chunks++;
-                }
-                gathered += unit_work + 1;
-                if (gathered >= CHUNK_WORK) gathered = 0;
+        int64_t n_q = n_queries(s, i), n_k = n_keys(s, i), parts = parts_of(j, i);
+        double pairs = (double)qkv_span_pairs(n_q, n_k, s->left, s->right) / (double)parts;
+        double unit_work = pairs * work + 8.0 * (double)(n_k + n_q) * (double)width;
+        for (int64_t u = 0; u < parts * j->unit_heads; u++) {
+            if (gathered == 0) {
+                if (starts) starts[chunks] = (unit){i, u / j->unit_heads, u % j->unit_heads};
+                chunks++;
             }
+            gathered += unit_work + 1;
+            if (gathered >= CHUNK_WORK) gathered = 0;
+        }
     }
     if (starts) starts[chunks] = (unit){s->sequences, 0, 0};
     return chunks;
@@ -72,35 +113,111 @@ static int64_t cut(const qkv_attention_shape *s, int64_t heads, int64_t row_bloc
 
 static bool unit_before(unit a, unit b) {
     if (a.sequence != b.sequence) return a.sequence < b.sequence;
-    if (a.block != b.block) return a.block < b.block;
+    if (a.part != b.part) return a.part < b.part;
     return a.head < b.head;
 }
 
-static unit unit_next(const qkv_attention_shape *s, unit u, int64_t heads, int64_t row_block) {
-    int64_t n_q = n_queries(s, u.sequence);
-    int64_t blocks = row_block > 0 && n_q > 0 ? qkv_chunks(n_q, row_block) : 1;
-    if (++u.head < heads) return u;
+static unit unit_next(const job *j, unit u) {
+    if (++u.head < j->unit_heads) return u;
     u.head = 0;
-    if (++u.block < blocks) return u;
+    if (++u.part < parts_of(j, u.sequence)) return u;
     return (unit){u.sequence + 1, 0, 0};
 }
 
-/* Chunk table and scratch for every thread, from the top of the arena. */
-static qkv_status prepare(qkv_exec *x, job *j, int64_t heads, int64_t row_block, double work_per_pair, bool backward, int64_t *chunks) {
+/* ---- memory, from the top of the arena ---- */
+
+/* Where there are few heads, the key tiles of each are units; what they share is laid out here. */
+static qkv_status prepare_split(qkv_exec *x, job *j) {
     const qkv_attention_shape *s = j->s;
+    enum { FEW = 8 };
+    j->split = j->backward && !j->bf16 && s->sequences * s->kv_heads < FEW && j->most_k > QKV_ATTEND_KEYS;
+    if (!j->split) return QKV_OK;
+    int64_t shared = 0, blocks = 0, at[FEW + 1][2];
+    for (int64_t i = 0; i < s->sequences; i++) {
+        at[i][0] = shared;
+        at[i][1] = blocks;
+        shared += s->heads * j->kernels->attend_shared_scratch(n_queries(s, i), s->dim, s->value_dim);
+        blocks += s->heads * j->kernels->attend_blocks(n_queries(s, i));
+    }
+    qkv_mat memory;
+    QKV_TRY(qkv_temp(x, 1, shared, &memory));
+    QKV_TRY(qkv_temp_array(x, blocks, sizeof *j->seen, &j->seen));
+    QKV_TRY(qkv_temp_array(x, s->sequences, sizeof(int64_t), &j->shared_at));
+    QKV_TRY(qkv_temp_array(x, s->sequences, sizeof(int64_t), &j->blocks_at));
+    j->shared = memory.p;
+    if (x->plan) return QKV_OK;
+    for (int64_t i = 0; i < blocks; i++) j->seen[i] = (qkv_par_counter){0};
+    for (int64_t i = 0; i < s->sequences; i++) {
+        j->shared_at[i] = at[i][0];
+        j->blocks_at[i] = at[i][1];
+    }
+    return QKV_OK;
+}
+
+/* The bias by distance, as far as the longest sequence goes, and room for its gradient. */
+static qkv_status prepare_bias(qkv_exec *x, job *j) {
+    const qkv_attention_shape *s = j->s;
+    const real log2e = (real)1.44269504088896340736;
+    int64_t reach = s->bias_reach, wide = 2 * reach + 1;
+    qkv_mat rows, parts;
+    if (!s->bias) return QKV_OK;
+    j->bias_row = j->most_k + j->most_q + 16;
+    QKV_TRY(qkv_temp(x, s->heads, j->bias_row, &rows));
+    j->bias = rows.p;
+    if (!x->plan)
+        for (int64_t h = 0; h < s->heads; h++)
+            for (int64_t e = 0; e < j->bias_row; e++) {
+                int64_t distance = e - (j->most_k - 1), c = distance < -reach ? -reach : distance > reach ? reach : distance;
+                rows.p[h * j->bias_row + e] = s->bias[h * wide + c + reach] * log2e;
+            }
+    if (!j->backward || !s->bias_grad) return QKV_OK;
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < s->sequences; i++) tiles += key_tiles(n_keys(s, i));
+    QKV_TRY(qkv_temp(x, tiles * s->heads, wide, &parts));
+    QKV_TRY(qkv_temp_array(x, s->sequences + 1, sizeof(int64_t), &j->tiles_at));
+    j->bias_parts = parts.p;
+    for (int64_t i = 0; !x->plan && i <= s->sequences; i++) j->tiles_at[i] = i ? j->tiles_at[i - 1] + key_tiles(n_keys(s, i - 1)) : 0;
+    return QKV_OK;
+}
+
+/* With one query a sequence everything is read once, and rounding it would cost more than the products; rotations and biases
+ * by distance are terms of the f32 kernels alone. */
+static const qkv_bf16_kernels *bf16_of(const qkv_exec *x, const qkv_attention_shape *s) {
+    return x->bf16 && s->q_offset && !s->rope_cos && !s->bias ? x->ctx->bf16 : NULL;
+}
+
+static int64_t scratch_of(const job *j, int64_t n_q, int64_t n_k) {
+    const qkv_attention_shape *s = j->s;
+    if (j->bf16) return (j->backward ? j->bf16->attend_backward_scratch : j->bf16->attend_forward_scratch)(n_q, n_k, s->dim, s->value_dim);
+    int64_t size = (j->backward ? j->kernels->attend_backward_scratch : j->kernels->attend_forward_scratch)(n_q, n_k, s->dim, s->value_dim);
+    return j->split ? size - j->kernels->attend_shared_scratch(n_q, s->dim, s->value_dim) : size;
+}
+
+/* Chunk table and scratch for every thread. */
+static qkv_status prepare(qkv_exec *x, job *j) {
+    const qkv_attention_shape *s = j->s;
+    j->kernels = x->ctx->kernels;
+    j->bf16 = bf16_of(x, s);
     unit *starts;
     qkv_mat scratch;
-    *chunks = cut(s, heads, row_block, work_per_pair, NULL);
-    QKV_TRY(qkv_temp_array(x, *chunks + 1, sizeof(unit), &starts));
-    if (starts) cut(s, heads, row_block, work_per_pair, starts);
     int64_t most = 0;
+    j->q_rows = s->sequences > 0 ? q_from(s, s->sequences) : 0;
+    j->unit_heads = j->backward ? s->kv_heads : s->heads;
     for (int64_t i = 0; i < s->sequences; i++) {
-        int64_t (*need)(int64_t, int64_t, int64_t, int64_t) = backward ? j->kernels->attend_backward_scratch : j->kernels->attend_forward_scratch;
-        int64_t size = need(n_queries(s, i), n_keys(s, i), s->dim, s->value_dim);
+        if (n_queries(s, i) > j->most_q) j->most_q = n_queries(s, i);
+        if (n_keys(s, i) > j->most_k) j->most_k = n_keys(s, i);
+    }
+    QKV_TRY(prepare_split(x, j));
+    QKV_TRY(prepare_bias(x, j));
+    j->chunks = cut(j, NULL);
+    QKV_TRY(qkv_temp_array(x, j->chunks + 1, sizeof(unit), &starts));
+    if (starts) cut(j, starts);
+    for (int64_t i = 0; i < s->sequences; i++) {
+        int64_t size = scratch_of(j, n_queries(s, i), n_keys(s, i));
         if (size > most) most = size;
     }
     j->scratch_size = (most + 15) / 16 * 16;
-    QKV_TRY(qkv_temp(x, *chunks > 1 ? x->ctx->threads : 1, j->scratch_size, &scratch));
+    QKV_TRY(qkv_temp(x, j->chunks > 1 ? x->ctx->threads : 1, j->scratch_size, &scratch));
     j->starts = starts;
     j->scratch = scratch.p;
     return QKV_OK;
@@ -114,7 +231,9 @@ static qkv_attend describe(const job *j, int64_t i, int64_t h) {
     const qkv_attention_shape *s = j->s;
     int64_t q0 = q_from(s, i), k0 = s->k_offset[i], kv = h / (s->heads / s->kv_heads);
     qkv_attend a = {.n_q = n_queries(s, i), .n_k = n_keys(s, i), .dim = s->dim, .value_dim = s->value_dim, .scale = s->scale,
-                    .left = s->left, .right = s->right, .softcap = s->softcap, .alibi = s->alibi ? (real)s->alibi[h] : 0};
+                    .left = s->left, .right = s->right, .softcap = s->softcap, .alibi = s->alibi ? (real)s->alibi[h] : 0,
+                    .rope_cos = s->rope_cos, .rope_sin = s->rope_sin, .rope_dim = s->rope_dim, .rope_k = s->rope_offset,
+                    .rope_interleaved = s->rope_interleaved};
     a.row1 = a.n_q;
     a.q = at(j->q, q0, h);
     a.q_row = j->q.row;
@@ -125,9 +244,22 @@ static qkv_attend describe(const job *j, int64_t i, int64_t h) {
     a.o = at(j->o, q0, h);
     a.o_row = j->o.row;
     a.lse = j->lse ? j->lse + h * j->q_rows + q0 : NULL;
+    a.bias = j->bias ? j->bias + h * j->bias_row + j->most_k - 1 : NULL;
     a.dropout = s->dropout;
     a.dropout.key = qkv_key2(s->dropout.key, (uint64_t)h);
     if (a.dropout.row_key) a.dropout.row_key += q0;
+    if (!j->backward) return a;
+    a.d_o = at(j->d_o, q0, h);
+    a.do_row = j->d_o.row;
+    a.dq = at(j->dq, q0, h);
+    a.dq_row = j->dq.row;
+    a.dk = at(j->dk, k0, kv);
+    a.dk_row = j->dk.row;
+    a.dv = at(j->dv, k0, kv);
+    a.dv_row = j->dv.row;
+    a.add_kv = h % (s->heads / s->kv_heads) > 0;
+    a.bias_reach = s->bias_reach;
+    if (j->bias_parts) a.bias_grad = j->bias_parts + (j->tiles_at[i] * s->heads + h * key_tiles(a.n_k)) * (2 * s->bias_reach + 1);
     return a;
 }
 
@@ -136,57 +268,109 @@ static void fill(real *p, int64_t rows, int64_t cols, int64_t row, real value) {
         for (int64_t c = 0; c < cols; c++) p[r * row + c] = value;
 }
 
-static void forward_unit(const job *j, unit u, real *scratch) {
+static qkv_attend describe_rows(const job *j, unit u) {
     qkv_attend a = describe(j, u.sequence, u.head);
-    qkv_range rows = qkv_chunk_range(a.n_q, ROW_BLOCK, u.block);
-    if (rows.from >= rows.to) return;
+    qkv_range rows = qkv_chunk_range(a.n_q, row_block(j->s, a.n_q), u.part);
     a.row0 = rows.from;
     a.row1 = rows.to;
-    if (a.n_k > 0) {
-        j->kernels->attend_forward(&a, scratch);
+    return a;
+}
+
+static void forward_rows(const job *j, const qkv_attend *a, real *scratch) {
+    if (a->row0 >= a->row1) return;
+    if (a->n_k > 0) {
+        (j->bf16 ? j->bf16->attend_forward : j->kernels->attend_forward)(a, scratch);
         return;
     }
-    fill(a.o + a.row0 * a.o_row, a.row1 - a.row0, a.value_dim, a.o_row, 0);
-    if (a.lse) fill(a.lse + a.row0, 1, a.row1 - a.row0, 0, (real)-INFINITY);
+    fill(a->o + a->row0 * a->o_row, a->row1 - a->row0, a->value_dim, a->o_row, 0);
+    if (a->lse) fill(a->lse + a->row0, 1, a->row1 - a->row0, 0, (real)-INFINITY);
 }
 
 static void forward_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
-    for (unit u = j->starts[chunk]; unit_before(u, j->starts[chunk + 1]); u = unit_next(j->s, u, j->s->heads, ROW_BLOCK))
-        forward_unit(j, u, j->scratch + thread * j->scratch_size);
-}
-
-/* All query heads of one key/value head, ascending, so that dk and dv are sums in a fixed order. */
-static void backward_unit(const job *j, unit u, real *scratch) {
-    const qkv_attention_shape *s = j->s;
-    int64_t group = s->heads / s->kv_heads, i = u.sequence, q0 = q_from(s, i), k0 = s->k_offset[i];
-    for (int64_t h = u.head * group; h < (u.head + 1) * group; h++) {
-        qkv_attend a = describe(j, i, h);
-        a.d_o = at(j->d_o, q0, h);
-        a.do_row = j->d_o.row;
-        a.dq = at(j->dq, q0, h);
-        a.dq_row = j->dq.row;
-        a.dk = at(j->dk, k0, u.head);
-        a.dk_row = j->dk.row;
-        a.dv = at(j->dv, k0, u.head);
-        a.dv_row = j->dv.row;
-        a.add_kv = h > u.head * group;
-        if (a.n_q > 0 && a.n_k > 0) {
-            j->kernels->attend_backward(&a, scratch);
-            continue;
-        }
-        fill(a.dq, a.n_q, a.dim, a.dq_row, 0);
-        if (!a.add_kv) {
-            fill(a.dk, a.n_k, a.dim, a.dk_row, 0);
-            fill(a.dv, a.n_k, a.value_dim, a.dv_row, 0);
-        }
+    unit u = j->starts[chunk], end = j->starts[chunk + 1];
+    qkv_attend a = describe_rows(j, u), next;
+    for (bool more = true; more; u = unit_next(j, u), a = next) {
+        unit following = unit_next(j, u);
+        more = unit_before(following, end);
+        if (more) next = describe_rows(j, following);
+        a.next = more ? &next : NULL;
+        forward_rows(j, &a, j->scratch + thread * j->scratch_size);
+        if (!more) return;
     }
 }
 
+/* A block of queries of a head goes from key tile to key tile. */
+typedef struct handover {
+    qkv_par_counter *seen;
+    int64_t tile;
+} handover;
+
+static void wait_for_block(void *hand, int64_t block) {
+    const handover *o = hand;
+    qkv_par_wait(&o->seen[block], o->tile);
+}
+static void block_done(void *hand, int64_t block) {
+    const handover *o = hand;
+    qkv_par_post(&o->seen[block], o->tile + 1);
+}
+
+static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, real *scratch) {
+    handover hand;
+    if (a->n_q == 0 || a->n_k == 0) {
+        fill(a->dq, a->n_q, a->dim, a->dq_row, 0);
+        if (a->add_kv) return;
+        fill(a->dk, a->n_k, a->dim, a->dk_row, 0);
+        fill(a->dv, a->n_k, a->value_dim, a->dv_row, 0);
+        return;
+    }
+    if (j->split) {
+        a->key0 = u.part * QKV_ATTEND_KEYS;
+        a->key1 = a->key0 + QKV_ATTEND_KEYS < a->n_k ? a->key0 + QKV_ATTEND_KEYS : a->n_k;
+        a->shared = j->shared + j->shared_at[u.sequence] + h * j->kernels->attend_shared_scratch(a->n_q, a->dim, a->value_dim);
+        hand = (handover){j->seen + j->blocks_at[u.sequence] + h * j->kernels->attend_blocks(a->n_q), u.part};
+        a->wait = wait_for_block;
+        a->done = block_done;
+        a->hand = &hand;
+    }
+    (j->bf16 ? j->bf16->attend_backward : j->kernels->attend_backward)(a, scratch);
+}
+
+/* All query heads of one key/value head, ascending, so that dk and dv are sums in a fixed order. */
 static void backward_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
-    for (unit u = j->starts[chunk]; unit_before(u, j->starts[chunk + 1]); u = unit_next(j->s, u, j->s->kv_heads, 0))
-        backward_unit(j, u, j->scratch + thread * j->scratch_size);
+    int64_t group = j->s->heads / j->s->kv_heads;
+    unit u = j->starts[chunk], end = j->starts[chunk + 1];
+    for (bool more = true; more;) {
+        unit following = unit_next(j, u);
+        more = unit_before(following, end);
+        for (int64_t h = u.head * group; h < (u.head + 1) * group; h++) {
+            qkv_attend a = describe(j, u.sequence, h), next;
+            bool same = h + 1 < (u.head + 1) * group;
+            if (same || more) next = describe(j, same ? u.sequence : following.sequence, same ? h + 1 : following.head * group);
+            a.next = same || more ? &next : NULL;
+            backward_head(j, u, &a, h, j->scratch + thread * j->scratch_size);
+        }
+        u = following;
+    }
+}
+
+/* The gradient of the bias of one head: its parts in order. */
+static void bias_chunk(void *arg, int64_t h, int thread) {
+    const job *j = arg;
+    const qkv_attention_shape *s = j->s;
+    int64_t wide = 2 * s->bias_reach + 1;
+    real *out = s->bias_grad + h * wide;
+    (void)thread;
+    fill(out, 1, wide, 0, 0);
+    for (int64_t i = 0; i < s->sequences; i++) {
+        int64_t tiles = key_tiles(n_keys(s, i));
+        if (n_queries(s, i) == 0) continue;
+        for (int64_t t = 0; t < tiles; t++) {
+            const real *part = j->bias_parts + (j->tiles_at[i] * s->heads + h * tiles + t) * wide;
+            for (int64_t c = 0; c < wide; c++) out[c] += part[c];
+        }
+    }
 }
 
 /* ---- the op ---- */
@@ -213,12 +397,10 @@ static void book(qkv_exec *x, const qkv_attention_shape *s, bool backward) {
 qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_heads q, qkv_heads k, qkv_heads v, qkv_heads o, real *lse) {
     QKV_TRY(check(x, s));
     size_t mark = qkv_exec_mark(x);
-    job j = {.kernels = x->ctx->kernels, .s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse,
-             .q_rows = s->sequences > 0 ? q_from(s, s->sequences) : 0};
-    int64_t chunks;
-    QKV_TRY(prepare(x, &j, s->heads, ROW_BLOCK, (double)(s->dim + s->value_dim), false, &chunks));
+    job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse};
+    QKV_TRY(prepare(x, &j));
     book(x, s, false);
-    if (!x->plan) qkv_par(x->ctx, chunks, forward_chunk, &j);
+    if (!x->plan) qkv_par(x->ctx, j.chunks, forward_chunk, &j);
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
@@ -227,12 +409,11 @@ qkv_status qkv_attend_backward(qkv_exec *x, const qkv_attention_shape *s, qkv_he
                                const real *lse, qkv_heads d_o, qkv_heads dq, qkv_heads dk, qkv_heads dv) {
     QKV_TRY(check(x, s));
     size_t mark = qkv_exec_mark(x);
-    job j = {.kernels = x->ctx->kernels, .s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv,
-             .lse = (real *)lse, .q_rows = s->sequences > 0 ? q_from(s, s->sequences) : 0};
-    int64_t chunks, group = s->heads / s->kv_heads;
-    QKV_TRY(prepare(x, &j, s->kv_heads, 0, 2.5 * (double)(group * (s->dim + s->value_dim)), true, &chunks));
+    job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv, .lse = (real *)lse, .backward = true};
+    QKV_TRY(prepare(x, &j));
     book(x, s, true);
-    if (!x->plan) qkv_par(x->ctx, chunks, backward_chunk, &j);
+    if (!x->plan) qkv_par(x->ctx, j.chunks, backward_chunk, &j);
+    if (!x->plan && s->bias && s->bias_grad) qkv_par(x->ctx, s->heads, bias_chunk, &j);
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
@@ -246,10 +427,14 @@ qkv_status qkv_attend_weights(qkv_exec *x, const qkv_attention_shape *s, qkv_hea
     int64_t n_q = n_queries(s, sequence), n_k = n_keys(s, sequence);
     double pairs = (double)qkv_span_pairs(n_q, n_k, s->left, s->right);
     qkv_exec_book(x, QKV_CLASS_ATTENTION, 2 * pairs * (double)s->dim, ((double)(n_q + n_k) * (double)s->dim + (double)n_q * (double)n_k) * sizeof(real));
-    if (x->plan || n_q == 0 || n_k == 0) return QKV_OK;
-    job j = {.kernels = x->ctx->kernels, .s = s, .q = q, .k = k, .q_rows = q_from(s, s->sequences)};
-    qkv_attend a = describe(&j, sequence, head);
-    a.dropout = (qkv_dropout){0};
-    j.kernels->attend_weights(&a, weights);
+    size_t mark = qkv_exec_mark(x);
+    job j = {.kernels = x->ctx->kernels, .s = s, .q = q, .k = k, .q_rows = q_from(s, s->sequences), .most_q = n_q, .most_k = n_k};
+    QKV_TRY(prepare_bias(x, &j));
+    if (!x->plan && n_q > 0 && n_k > 0) {
+        qkv_attend a = describe(&j, sequence, head);
+        a.dropout = (qkv_dropout){0};
+        j.kernels->attend_weights(&a, weights);
+    }
+    qkv_exec_release(x, mark);
     return QKV_OK;
 }

@@ -25,6 +25,12 @@ typedef struct qkv_attention_shape {
     int64_t left, right;
     const float *alibi;      /* [heads] slopes, or NULL */
     real softcap;
+    const real *bias;        /* [heads][2 bias_reach + 1], added to the score by distance, clamped; or NULL */
+    int64_t bias_reach;
+    real *bias_grad;         /* backward writes its gradient here, or NULL */
+    const real *rope_cos, *rope_sin; /* [positions][rope_dim / 2], or NULL; the first key of a sequence stands at rope_offset */
+    int64_t rope_dim, rope_offset;
+    bool rope_interleaved;
     qkv_dropout dropout;     /* row_key per query row; every head draws from a key of its own */
 } qkv_attention_shape;
 

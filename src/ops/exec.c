@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "kernels/bf16.h"
+
 typedef qkv_status arena_fn(qkv_ctx *ctx, qkv_arena *a, size_t bytes, void **pointer);
 
 static qkv_status take(qkv_exec *x, arena_fn *end, int64_t count, int64_t size, void *pointer) {
@@ -38,6 +40,10 @@ qkv_status qkv_temp_array(qkv_exec *x, int64_t count, size_t size, void *pointer
     return take(x, qkv_arena_high, count, (int64_t)size, pointer);
 }
 
+void qkv_bf16_note(const qkv_ctx *ctx) {
+    if (!ctx->bf16->native) qkv_log(ctx, "bf16 emulated here (%s kernels): slower than f32", ctx->kernels->name);
+}
+
 void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes) {
     x->tally.flops[x->pass][c] += flops;
     x->tally.bytes[x->pass][c] += bytes;
@@ -51,7 +57,7 @@ double qkv_tally_flops(const qkv_tally *t) {
 }
 
 qkv_dropout qkv_exec_dropout(const qkv_exec *x, double p, uint64_t site, const uint64_t *row_key) {
-    return (qkv_dropout){x->train ? (real)p : 0, qkv_key3(x->seed, x->step, site), row_key};
+    return (qkv_dropout){.p = x->train ? (real)p : 0, .key = qkv_key3(x->seed, x->step, site), .row_key = row_key};
 }
 
 qkv_status qkv_exec_shape(const qkv_exec *x, const char *what, qkv_mat m, int64_t rows, int64_t cols) {

@@ -31,6 +31,7 @@ typedef struct qkv_param {
     bool vector;           /* stored as a 1-d tensor */
     bool embedding;        /* trained at the embedding rate instead of the dense one */
     int64_t packed_offset; /* of its packed copies in a frozen model; -1: never multiplied by */
+    int64_t pairs_offset;  /* the same in a bf16 one, in pairs */
 } qkv_param;
 
 typedef struct qkv_reg {
@@ -60,7 +61,8 @@ typedef struct qkv_exec {
     const qkv_reg *reg;
     const real *weights; /* one block each; NULL in a plan */
     real *grads;         /* added to */
-    const real *packed;  /* packed weights of a frozen model, or NULL: pack in scratch */
+    const real *packed;  /* packed weights of a frozen model (pairs where bf16 is set), or NULL: pack in scratch */
+    bool bf16;           /* linear maps and attention with bf16 operands */
     uint64_t seed, step;
 } qkv_exec;
 
@@ -73,6 +75,9 @@ qkv_status qkv_keep_array(qkv_exec *x, int64_t count, size_t size, void *pointer
 qkv_status qkv_temp_array(qkv_exec *x, int64_t count, size_t size, void *pointer) QKV_MUST_USE;
 static inline size_t qkv_exec_mark(const qkv_exec *x) { return x->arena.high; }
 static inline void qkv_exec_release(qkv_exec *x, size_t mark) { qkv_arena_high_release(&x->arena, mark); }
+
+/* Logs that bf16 is emulated, where it is. */
+void qkv_bf16_note(const qkv_ctx *ctx);
 
 void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes);
 double qkv_tally_flops(const qkv_tally *t);

@@ -1,44 +1,96 @@
 #include "ops/linear.h"
 
+#include <string.h>
+
 #include "base/par.h"
+#include "kernels/bf16.h"
 #include "kernels/cost.h"
+#include "ops/activation.h"
+#include "ops/residual.h"
 #include "ops/split.h"
 
 /* ---- packing ---- */
 
 typedef struct pack_job {
     const qkv_kernels *kernels;
+    const qkv_bf16_kernels *bf16; /* to pairs; NULL: to reals */
     int64_t k, n, grain;
     const real *b;
     int64_t b_row, b_col;
     real *packed;
 } pack_job;
 
+/* bf16 kernels read and write pairs where reals were allocated. */
+static uint32_t *pairs_at(real *packed) { return (uint32_t *)(void *)packed; }
+static const uint32_t *pairs_of(const real *packed) { return (const uint32_t *)(const void *)packed; }
+
+static void pack_part(const pack_job *j, int64_t k0, int64_t k1, int64_t n0, int64_t n1) {
+    if (j->bf16) j->bf16->gemm_pack(j->k, j->n, k0, k1, n0, n1, j->b, j->b_row, j->b_col, pairs_at(j->packed));
+    else j->kernels->gemm_pack(j->k, j->n, k0, k1, n0, n1, j->b, j->b_row, j->b_col, j->packed);
+}
+
 static void pack_chunk(void *arg, int64_t chunk, int thread) {
     const pack_job *j = arg;
     (void)thread;
     qkv_range r = qkv_chunk_range(j->n, j->grain, chunk);
-    j->kernels->gemm_pack(j->k, j->n, r.from, r.to, j->b, j->b_row, j->b_col, j->packed);
+    pack_part(j, 0, j->k, r.from, r.to);
 }
 
-static void pack(const qkv_ctx *ctx, int64_t k, int64_t n, const real *b, int64_t b_row, int64_t b_col, real *packed) {
-    pack_job j = {ctx->kernels, k, n, qkv_col_grain(k), b, b_row, b_col, packed};
+/* Rows that lie along the columns are long and far apart: chunks are then some rows of all columns. */
+static void pack_rows_chunk(void *arg, int64_t chunk, int thread) {
+    const pack_job *j = arg;
+    (void)thread;
+    qkv_range r = qkv_chunk_range(j->k, j->grain, chunk);
+    pack_part(j, r.from, r.to, 0, j->n);
+}
+
+static void pack(const qkv_ctx *ctx, bool bf16, int64_t k, int64_t n, const real *b, int64_t b_row, int64_t b_col, real *packed) {
+    pack_job j = {ctx->kernels, bf16 ? ctx->bf16 : NULL, k, n, qkv_col_grain(k), b, b_row, b_col, packed};
+    if (b_col == 1) {
+        j.grain = qkv_row_grain(n) > 16 ? qkv_row_grain(n) / 16 * 16 : 16; /* even: pairs are not cut */
+        qkv_par(ctx, qkv_chunks(k, j.grain), pack_rows_chunk, &j);
+        return;
+    }
     qkv_par(ctx, qkv_chunks(n, j.grain), pack_chunk, &j);
 }
 
-void qkv_linear_pack(const qkv_ctx *ctx, const real *weight, int64_t out, int64_t in, real *packed) {
-    pack(ctx, in, out, weight, 1, in, packed);
+int64_t qkv_linear_packed_size(bool bf16, int64_t out, int64_t in) {
+    return bf16 ? qkv_bf16_packed_size(in, out) : qkv_packed_size(in, out);
+}
+
+void qkv_linear_pack(const qkv_ctx *ctx, bool bf16, const real *weight, int64_t out, int64_t in, real *packed) {
+    pack(ctx, bf16, in, out, weight, 1, in, packed);
 }
 
 /* ---- product ---- */
 
 typedef struct gemm_job {
     const qkv_kernels *kernels;
+    const qkv_bf16_kernels *bf16; /* g.packed holds pairs; NULL: it does not */
     qkv_gemm g;      /* the whole product */
     int64_t n;       /* its columns */
     int64_t bm, bn;  /* rows and columns of a chunk */
     int64_t columns; /* chunks side by side */
+    qkv_linear_then then;
 } gemm_job;
+
+static void then_block(const gemm_job *j, qkv_range rows, qkv_range cols) {
+    const qkv_linear_then *t = &j->then;
+    if (t->kind == QKV_THEN_NOTHING) return;
+    const int64_t m = rows.to - rows.from, n = cols.to - cols.from, ldc = j->g.ldc, ld = t->other.ld;
+    real *c = j->g.c + rows.from * ldc + cols.from, *other = t->other.p + rows.from * ld + cols.from;
+    qkv_dropout d = t->dropout;
+    switch (t->kind) {
+    case QKV_THEN_NOTHING: break;
+    case QKV_THEN_ACT: j->kernels->act_forward(t->act, false, m, n, c, ldc, other, ld); break;
+    case QKV_THEN_SLOPE: j->kernels->act_backward(t->act, false, m, n, other, ld, c, ldc, c, ldc); break;
+    case QKV_THEN_RESIDUAL:
+        d.column = (uint32_t)cols.from;
+        if (d.row_key) d.row_key += rows.from;
+        j->kernels->dropout(m, n, other, ld, c, ldc, c, ldc, d);
+        break;
+    }
+}
 
 static void gemm_chunk(void *arg, int64_t chunk, int thread) {
     const gemm_job *j = arg;
@@ -51,34 +103,42 @@ static void gemm_chunk(void *arg, int64_t chunk, int thread) {
     g.n1 = cols.to;
     g.a += rows.from * g.a_row;
     g.c += rows.from * g.ldc;
-    j->kernels->gemm(&g);
+    if (j->bf16) j->bf16->gemm(&g, pairs_of(g.packed));
+    else j->kernels->gemm(&g);
+    then_block(j, rows, cols);
 }
 
-/* Width of n columns cut into that many blocks, in whole panels. */
-static int64_t even_columns(int64_t n, int64_t blocks) { return qkv_chunks(qkv_chunks(n, blocks), QKV_PANEL) * QKV_PANEL; }
+enum { STRIP = 4 * QKV_PANEL }; /* columns of a register tile */
 
-/* Blocks of about 4 million multiply-adds, 96 rows high unless that leaves too few of them to share out. A product below
- * SMALL stays whole, and no block is cut below half of it: waking a thread must cost less than it brings. Heights are
- * multiples of 12, so that register tiles of 4 and 6 rows come out even. */
+/* Whole strips, in about equal blocks of at most `most` columns. */
+static int64_t even_columns(int64_t n, int64_t most) {
+    int64_t strips = qkv_chunks(n, STRIP), blocks = qkv_chunks(n, most);
+    return qkv_chunks(strips, blocks > 0 ? blocks : 1) * STRIP;
+}
+
+/* Blocks of 96 rows by up to 512 columns, so that what is read of A is used often; smaller while there are too few of them to
+ * share out evenly. A product below SMALL stays whole, and no block is cut below half of it: waking a thread must cost less
+ * than it brings. Heights are multiples of 12, so that register tiles of 4 and 6 rows come out even. */
 static void gemm_blocks(gemm_job *j) {
     const double SMALL = 1e6, k = (double)(j->g.k > 0 ? j->g.k : 1);
+    const int64_t MANY = 32;
     j->bm = j->g.m > 0 ? j->g.m : 1;
-    j->bn = j->n > 0 ? (j->n + QKV_PANEL - 1) / QKV_PANEL * QKV_PANEL : QKV_PANEL;
+    j->bn = j->n > 0 ? qkv_chunks(j->n, QKV_PANEL) * QKV_PANEL : QKV_PANEL;
     if ((double)j->g.m * (double)j->n * k >= SMALL) {
-        double wide = 4e6 / (96 * k) / QKV_PANEL;
-        int64_t bn = wide > 4 ? (wide < 64 ? (int64_t)wide : 64) * QKV_PANEL : 4 * QKV_PANEL;
         j->bm = 96;
-        if (bn < j->bn) j->bn = even_columns(j->n, qkv_chunks(j->n, bn));
-        while (j->bm > 12 && qkv_chunks(j->g.m, j->bm) * qkv_chunks(j->n, j->bn) < 16 && (double)(j->bm * j->bn) * k > SMALL)
+        for (int64_t most = 512; most >= STRIP; most /= 2) {
+            j->bn = even_columns(j->n, most);
+            if (qkv_chunks(j->g.m, j->bm) * qkv_chunks(j->n, j->bn) >= MANY || (double)(j->bm * j->bn) * k <= SMALL) break;
+        }
+        while (j->bm > 12 && qkv_chunks(j->g.m, j->bm) * qkv_chunks(j->n, j->bn) < MANY / 2 && (double)(j->bm * j->bn) * k > SMALL)
             j->bm = j->bm > 24 ? j->bm / 2 : 12;
-        while (j->bn > 4 * QKV_PANEL && qkv_chunks(j->g.m, j->bm) * qkv_chunks(j->n, j->bn) < 8 && (double)(j->bm * j->bn) * k > SMALL)
-            j->bn = (j->bn / 2 + QKV_PANEL - 1) / QKV_PANEL * QKV_PANEL;
     }
     j->columns = qkv_chunks(j->n, j->bn);
 }
 
-static void product(const qkv_exec *x, const qkv_gemm *g, int64_t n) {
-    gemm_job j = {x->ctx->kernels, *g, n, 0, 0, 0};
+static void product(const qkv_exec *x, const qkv_gemm *g, int64_t n, const qkv_linear_then *then) {
+    gemm_job j = {.kernels = x->ctx->kernels, .bf16 = x->bf16 ? x->ctx->bf16 : NULL, .g = *g, .n = n};
+    if (then) j.then = *then;
     gemm_blocks(&j);
     qkv_par(x->ctx, qkv_chunks(g->m, j.bm) * j.columns, gemm_chunk, &j);
 }
@@ -86,6 +146,24 @@ static void product(const qkv_exec *x, const qkv_gemm *g, int64_t n) {
 static void book(qkv_exec *x, int64_t m, int64_t n, int64_t k, bool read_c) {
     double elements = (double)m * (double)k + (double)k * (double)n + (double)m * (double)n * (read_c ? 2 : 1);
     qkv_exec_book(x, QKV_CLASS_GEMM, qkv_cost_gemm(m, n, k).flops, elements * sizeof(real));
+}
+
+/* ---- what follows a product ---- */
+
+static qkv_status check_then(const qkv_exec *x, const qkv_linear_then *t, qkv_mat out) {
+    if (!t || t->kind == QKV_THEN_NOTHING) return QKV_OK;
+    QKV_TRY(qkv_exec_shape(x, "second operand of what follows a linear map", t->other, out.rows, out.cols));
+    return t->kind == QKV_THEN_RESIDUAL ? qkv_residual_check(x, t->dropout, out.rows) : QKV_OK;
+}
+
+/* The operations of the op alone; of its bytes, those that are not the product's own. */
+static void book_then(qkv_exec *x, const qkv_linear_then *t, qkv_mat out) {
+    if (!t || t->kind == QKV_THEN_NOTHING) return;
+    const double elements = (double)out.rows * (double)out.cols;
+    double flops = 1 + (t->dropout.p > 0);
+    if (t->kind == QKV_THEN_ACT) flops = qkv_activation_flops(t->act, false);
+    if (t->kind == QKV_THEN_SLOPE) flops = qkv_activation_flops(t->act, true) + 1;
+    qkv_exec_book(x, QKV_CLASS_OTHER, elements * flops, elements * sizeof(real));
 }
 
 /* ---- the op ---- */
@@ -102,53 +180,92 @@ static qkv_status check(const qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat out
     return qkv_exec_shape(x, "output of a linear map", out, in.rows, w->rows);
 }
 
-qkv_status qkv_linear_forward(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat out) {
+qkv_status qkv_linear_forward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat out, const qkv_linear_then *then) {
     QKV_TRY(check(x, l, in, out));
+    QKV_TRY(check_then(x, then, out));
     const qkv_param *w = &x->reg->params[l.weight];
     size_t mark = qkv_exec_mark(x);
     qkv_mat scratch = {0};
     bool frozen = x->packed && w->packed_offset >= 0;
-    if (!frozen) QKV_TRY(qkv_temp(x, 1, qkv_packed_size(w->cols, w->rows), &scratch));
+    if (!frozen) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->rows, w->cols), &scratch));
     book(x, in.rows, w->rows, w->cols, false);
+    book_then(x, then, out);
     if (!x->plan && in.rows > 0) {
-        const real *packed = frozen ? x->packed + w->packed_offset : scratch.p;
-        if (!frozen) qkv_linear_pack(x->ctx, qkv_weight(x, l.weight), w->rows, w->cols, scratch.p);
+        const real *packed = frozen ? x->packed + (x->bf16 ? w->pairs_offset : w->packed_offset) : scratch.p;
+        if (!frozen) qkv_linear_pack(x->ctx, x->bf16, qkv_weight(x, l.weight), w->rows, w->cols, scratch.p);
         qkv_gemm g = {.m = in.rows, .k = w->cols, .a = in.p, .a_row = in.ld, .a_col = 1, .packed = packed, .c = out.p, .ldc = out.ld,
                       .bias = l.bias >= 0 ? qkv_weight(x, l.bias) : NULL};
-        product(x, &g, w->rows);
+        product(x, &g, w->rows, then);
     }
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
 
 /* din = dout W */
-static qkv_status backward_input(qkv_exec *x, const qkv_linear l, qkv_mat dout, qkv_mat din) {
+static qkv_status backward_input(qkv_exec *x, const qkv_linear l, qkv_mat dout, qkv_mat din, const qkv_linear_then *then) {
     const qkv_param *w = &x->reg->params[l.weight];
     size_t mark = qkv_exec_mark(x);
     qkv_mat packed;
-    QKV_TRY(qkv_temp(x, 1, qkv_packed_size(w->rows, w->cols), &packed));
+    QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, w->rows), &packed));
     book(x, dout.rows, w->cols, w->rows, false);
+    book_then(x, then, din);
     if (!x->plan && dout.rows > 0) {
-        pack(x->ctx, w->rows, w->cols, qkv_weight(x, l.weight), w->cols, 1, packed.p);
+        pack(x->ctx, x->bf16, w->rows, w->cols, qkv_weight(x, l.weight), w->cols, 1, packed.p);
         qkv_gemm g = {.m = dout.rows, .k = w->rows, .a = dout.p, .a_row = dout.ld, .a_col = 1, .packed = packed.p, .c = din.p, .ldc = din.ld};
-        product(x, &g, w->cols);
+        product(x, &g, w->cols, then);
     }
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
 
-/* dW += dout' in: the rows of the batch are the chain, in order, so accumulated batches continue it. */
+typedef struct turn_job {
+    const qkv_kernels *kernels;
+    qkv_mat rows, to, sums; /* sums: a row a chunk; p NULL: none are wanted */
+} turn_job;
+
+enum { TURN_ROWS = 64 };
+
+static void turn_chunk(void *arg, int64_t chunk, int thread) {
+    const turn_job *j = arg;
+    (void)thread;
+    qkv_range r = qkv_chunk_range(j->rows.rows, TURN_ROWS, chunk);
+    real *sums = j->sums.p ? j->sums.p + chunk * j->sums.ld : NULL;
+    if (sums) memset(sums, 0, (size_t)j->sums.cols * sizeof(real));
+    j->kernels->gemm_turn(r.to - r.from, j->rows.cols, j->rows.p + r.from * j->rows.ld, j->rows.ld, j->to.p + r.from, j->to.ld, sums);
+}
+
+/* Rows of a batch that are turned and packed at a time: what is made of them is read again before it leaves the cache. An odd
+ * number of lines, so that neighbours in the other direction do not fall on each other in a cache. */
+enum { WEIGHT_ROWS = 63 * QKV_PANEL };
+
+/* Some rows: dW += dout' in, and the sums of dout, chunk by chunk, to db. */
+static void weight_part(qkv_exec *x, const qkv_linear l, qkv_mat in, qkv_mat dout, qkv_mat packed, qkv_mat turned, qkv_mat sums) {
+    const qkv_param *w = &x->reg->params[l.weight];
+    const int64_t chunks = qkv_chunks(dout.rows, TURN_ROWS);
+    turn_job t = {x->ctx->kernels, dout, turned, sums};
+    qkv_par(x->ctx, chunks, turn_chunk, &t);
+    if (sums.p) t.kernels->column_sum(chunks, 0, sums.cols, sums.p, sums.ld, qkv_grad(x, l.bias));
+    pack(x->ctx, x->bf16, in.rows, w->cols, in.p, in.ld, 1, packed.p);
+    qkv_gemm g = {.m = w->rows, .k = in.rows, .a = turned.p, .a_row = turned.ld, .a_col = 1, .packed = packed.p,
+                  .c = qkv_grad(x, l.weight), .ldc = w->cols, .accumulate = true};
+    product(x, &g, w->cols, NULL);
+}
+
+/* dW += dout' in: the rows of the batch are the chain, in order, so accumulated batches continue it. db += the sum of the
+ * rows of dout. */
 static qkv_status backward_weight(qkv_exec *x, const qkv_linear l, qkv_mat in, qkv_mat dout) {
     const qkv_param *w = &x->reg->params[l.weight];
+    const int64_t most = in.rows < WEIGHT_ROWS ? in.rows : WEIGHT_ROWS;
     size_t mark = qkv_exec_mark(x);
-    qkv_mat packed;
-    QKV_TRY(qkv_temp(x, 1, qkv_packed_size(in.rows, w->cols), &packed));
+    qkv_mat packed, turned, sums = {0};
+    QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, most), &packed));
+    QKV_TRY(qkv_temp(x, w->rows, (qkv_chunks(most, QKV_PANEL) | 1) * QKV_PANEL, &turned));
+    if (l.bias >= 0) QKV_TRY(qkv_temp(x, qkv_chunks(most, TURN_ROWS), w->rows, &sums));
     book(x, w->rows, w->cols, in.rows, true);
-    if (!x->plan && in.rows > 0) {
-        pack(x->ctx, in.rows, w->cols, in.p, in.ld, 1, packed.p);
-        qkv_gemm g = {.m = w->rows, .k = in.rows, .a = dout.p, .a_row = 1, .a_col = dout.ld, .packed = packed.p,
-                      .c = qkv_grad(x, l.weight), .ldc = w->cols, .accumulate = true};
-        product(x, &g, w->cols);
+    if (l.bias >= 0) qkv_exec_book(x, QKV_CLASS_OTHER, (double)dout.rows * (double)dout.cols, 2 * (double)dout.cols * sizeof(real));
+    for (int64_t r = 0; !x->plan && r < in.rows; r += most) {
+        const int64_t rows = in.rows - r < most ? in.rows - r : most;
+        weight_part(x, l, qkv_mat_rows(in, r, rows), qkv_mat_rows(dout, r, rows), packed, turned, sums);
     }
     qkv_exec_release(x, mark);
     return QKV_OK;
@@ -178,12 +295,13 @@ qkv_status qkv_column_sum(qkv_exec *x, qkv_mat rows, real *sum) {
     return QKV_OK;
 }
 
-qkv_status qkv_linear_backward(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat dout, const qkv_mat *din) {
+qkv_status qkv_linear_backward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat dout, const qkv_mat *din,
+                                    const qkv_linear_then *then) {
     QKV_TRY(check(x, l, in, dout));
     if (din) {
         QKV_TRY(qkv_exec_shape(x, "input gradient of a linear map", *din, in.rows, in.cols));
-        QKV_TRY(backward_input(x, l, dout, *din));
+        QKV_TRY(check_then(x, then, *din));
+        QKV_TRY(backward_input(x, l, dout, *din, then));
     }
-    QKV_TRY(backward_weight(x, l, in, dout));
-    return l.bias >= 0 ? qkv_column_sum(x, dout, qkv_grad(x, l.bias)) : QKV_OK;
+    return backward_weight(x, l, in, dout);
 }

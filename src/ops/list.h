@@ -3,7 +3,8 @@
 #ifndef QKV_OPS_LIST_H
 #define QKV_OPS_LIST_H
 
-#define QKV_OP_LIST(X) X(linear) X(attention) X(norm) X(activation) X(residual) X(embedding) X(pooling) X(loss) X(optimizer)
+#define QKV_OP_LIST(X)                                                                                                             \
+    X(linear) X(attention) X(norm) X(activation) X(residual) X(embedding) X(pooling) X(loss) X(loss_sigmoid) X(optimizer)
 
 #define QKV_LAYER_LIST(X) X(attention_layer) X(ffn) X(block) X(embedding_layer) X(ngram_layer) X(pooling_layer) X(head)
 

@@ -1,13 +1,18 @@
 #include "ops/norm.h"
 
+#include <string.h>
+
 #include "base/par.h"
+#include "ops/residual.h"
 #include "ops/split.h"
 
 typedef struct job {
     const qkv_kernels *kernels;
-    qkv_mat in, out, dout, din;
+    qkv_mat in, out, dout, din, base, dropped;
+    qkv_dropout dropout;
+    qkv_mat partial; /* a row a chunk: what it adds to the gradients of gain and bias */
     const real *gain, *bias;
-    real *dgain, *dbias, *mean, *rstd;
+    real *mean, *rstd;
     real epsilon;
     int64_t grain;
 } job;
@@ -43,34 +48,56 @@ qkv_status qkv_norm_forward(qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_m
     return QKV_OK;
 }
 
-static void param_chunk(void *arg, int64_t chunk, int thread) {
-    const job *j = arg;
-    (void)thread;
-    qkv_range r = qkv_chunk_range(j->in.cols, j->grain, chunk);
-    j->kernels->norm_param_grad(j->in.rows, r.from, r.to, j->in.p, j->in.ld, j->mean, j->rstd, j->dout.p, j->dout.ld, j->dgain, j->dbias);
-}
+static const real *row(qkv_mat m, int64_t r) { return m.p ? m.p + r * m.ld : NULL; }
 
-static void input_chunk(void *arg, int64_t chunk, int thread) {
+static void backward_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
     (void)thread;
     qkv_range r = qkv_chunk_range(j->in.rows, j->grain, chunk);
-    j->kernels->norm_backward(r.to - r.from, j->in.cols, j->in.p + r.from * j->in.ld, j->in.ld, j->gain, j->mean ? j->mean + r.from : NULL,
-                              j->rstd + r.from, j->dout.p + r.from * j->dout.ld, j->dout.ld, j->din.p + r.from * j->din.ld, j->din.ld);
+    real *sums = j->partial.p + chunk * j->partial.ld, *din = j->din.p + r.from * j->din.ld;
+    memset(sums, 0, (size_t)j->partial.cols * sizeof(real));
+    j->kernels->norm_backward(r.to - r.from, j->in.cols, row(j->in, r.from), j->in.ld, j->gain, j->mean ? j->mean + r.from : NULL,
+                              j->rstd + r.from, row(j->dout, r.from), j->dout.ld, row(j->base, r.from), j->base.ld, din, j->din.ld,
+                              sums, j->partial.cols > j->in.cols ? sums + j->in.cols : NULL);
+    if (!j->dropped.p) return;
+    qkv_dropout d = j->dropout;
+    if (d.row_key) d.row_key += r.from;
+    j->kernels->dropout(r.to - r.from, j->in.cols, NULL, 0, din, j->din.ld, j->dropped.p + r.from * j->dropped.ld, j->dropped.ld, d);
+}
+
+static qkv_status check_backward(const qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_mat dout, const qkv_mat *base, qkv_mat din,
+                                 const qkv_mat *dropped, qkv_dropout d) {
+    QKV_TRY(check(x, n, in, dout));
+    QKV_TRY(qkv_exec_shape(x, "input gradient of a norm", din, in.rows, in.cols));
+    if (base) QKV_TRY(qkv_exec_shape(x, "gradient past a norm", *base, in.rows, in.cols));
+    if (!dropped) return QKV_OK;
+    QKV_TRY(qkv_exec_shape(x, "dropped gradient of a norm", *dropped, in.rows, in.cols));
+    return qkv_residual_check(x, d, in.rows);
+}
+
+qkv_status qkv_norm_backward_sum(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout, const qkv_mat *base, qkv_mat din,
+                                 const qkv_mat *dropped, qkv_dropout d, const qkv_norm_saved *saved) {
+    qkv_mat in = saved->in;
+    QKV_TRY(check_backward(x, n, in, dout, base, din, dropped, d));
+    const int64_t grain = qkv_row_grain(in.cols), chunks = qkv_chunks(in.rows, grain), sums = n->bias >= 0 ? 2 : 1;
+    const size_t mark = qkv_exec_mark(x);
+    job j = {.kernels = x->ctx->kernels, .in = in, .dout = dout, .din = din, .dropout = d, .gain = qkv_weight(x, n->gain),
+             .mean = saved->mean.p, .rstd = saved->rstd.p, .grain = grain};
+    QKV_TRY(qkv_temp(x, chunks, sums * in.cols, &j.partial));
+    double elements = (double)in.rows * (double)in.cols;
+    qkv_exec_book(x, QKV_CLASS_OTHER, elements * ((n->rms ? 12 : 15) + (base != NULL) + (dropped && d.p > 0)),
+                  (elements * (3 + (base != NULL) + (dropped != NULL)) + 4 * (double)in.cols) * sizeof(real));
+    if (!x->plan && in.rows > 0) {
+        if (base) j.base = *base;
+        if (dropped) j.dropped = *dropped;
+        qkv_par(x->ctx, chunks, backward_chunk, &j);
+        j.kernels->column_sum(chunks, 0, in.cols, j.partial.p, j.partial.ld, qkv_grad(x, n->gain));
+        if (n->bias >= 0) j.kernels->column_sum(chunks, 0, in.cols, j.partial.p + in.cols, j.partial.ld, qkv_grad(x, n->bias));
+    }
+    qkv_exec_release(x, mark);
+    return QKV_OK;
 }
 
 qkv_status qkv_norm_backward(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout, qkv_mat din, const qkv_norm_saved *saved) {
-    qkv_mat in = saved->in;
-    QKV_TRY(check(x, n, in, dout));
-    QKV_TRY(qkv_exec_shape(x, "input gradient of a norm", din, in.rows, in.cols));
-    double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * (n->rms ? 12 : 15), (3 * elements + 4 * (double)in.cols) * sizeof(real));
-    if (x->plan || in.rows == 0) return QKV_OK;
-    job j = {.kernels = x->ctx->kernels, .in = in, .dout = dout, .din = din, .gain = qkv_weight(x, n->gain), .dgain = qkv_grad(x, n->gain),
-             .dbias = n->bias >= 0 ? qkv_grad(x, n->bias) : NULL, .mean = saved->mean.p, .rstd = saved->rstd.p};
-    /* first the parameters: they read dout, which din may overwrite */
-    j.grain = qkv_col_grain(in.rows);
-    qkv_par(x->ctx, qkv_chunks(in.cols, j.grain), param_chunk, &j);
-    j.grain = qkv_row_grain(in.cols);
-    qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), input_chunk, &j);
-    return QKV_OK;
+    return qkv_norm_backward_sum(x, n, dout, NULL, din, NULL, (qkv_dropout){0}, saved);
 }

@@ -19,7 +19,13 @@ typedef struct qkv_norm_saved {
 /* Keeps the statistics of `in`, which must live until backward. */
 qkv_status qkv_norm_forward(qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_mat out, qkv_norm_saved *saved) QKV_MUST_USE;
 
-/* Adds to the gradients of gain and bias. din may be dout. */
+/* din = base + the gradient through the norm (base NULL: none), where base is the gradient that comes past the norm; din may be
+ * dout or base. Then, unless it is NULL, *dropped = dropout(din), what a branch behind a dropout gets. Adds to the gradients
+ * of gain and bias: one ascending chain a column in each of fixed blocks of rows, and one over the blocks. */
+qkv_status qkv_norm_backward_sum(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout, const qkv_mat *base, qkv_mat din,
+                                 const qkv_mat *dropped, qkv_dropout d, const qkv_norm_saved *saved) QKV_MUST_USE;
+
+/* The same with neither. */
 qkv_status qkv_norm_backward(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout, qkv_mat din, const qkv_norm_saved *saved) QKV_MUST_USE;
 
 #endif

@@ -3,15 +3,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/bf16.h"
+
 /* Padding between parameters, in reals: a cache line of floats. */
 enum { ALIGN = 16 };
 
-static int64_t packed_end(const qkv_reg *reg) {
+static void place_packed(const qkv_reg *reg, qkv_param *new) {
+    new->packed_offset = new->pairs_offset = 0;
     for (int64_t i = reg->count - 1; i >= 0; i--) {
         const qkv_param *p = &reg->params[i];
-        if (p->packed_offset >= 0) return p->packed_offset + qkv_packed_size(p->cols, p->rows);
+        if (p->packed_offset < 0) continue;
+        new->packed_offset = p->packed_offset + qkv_packed_size(p->cols, p->rows);
+        new->pairs_offset = p->pairs_offset + qkv_bf16_packed_size(p->cols, p->rows);
+        return;
     }
-    return 0;
 }
 
 qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64_t rows, int64_t cols, qkv_param_kind kind,
@@ -25,10 +30,10 @@ qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64
         reg->capacity = capacity;
     }
     qkv_param p = {.rows = rows, .cols = cols, .offset = reg->size, .init_std = (real)kind.std, .init_value = (real)kind.value,
-                   .decay = kind.decay, .vector = kind.vector, .embedding = kind.embedding, .packed_offset = -1};
+                   .decay = kind.decay, .vector = kind.vector, .embedding = kind.embedding, .packed_offset = -1, .pairs_offset = -1};
     int length = snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
     if (length < 0 || (size_t)length >= sizeof p.name) return qkv_fail(reg->ctx, QKV_INTERNAL, "parameter name %s%s is too long", prefix, name);
-    if (kind.matrix) p.packed_offset = packed_end(reg);
+    if (kind.matrix) place_packed(reg, &p);
     *index = reg->count;
     reg->params[reg->count++] = p;
     reg->size += (size + ALIGN - 1) / ALIGN * ALIGN;

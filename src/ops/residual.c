@@ -23,12 +23,17 @@ static void residual_chunk(void *arg, int64_t chunk, int thread) {
                         j->out.ld, d);
 }
 
+qkv_status qkv_residual_check(const qkv_exec *x, qkv_dropout d, int64_t rows) {
+    if (!(d.p >= 0 && d.p < 1) || (!x->plan && d.p > 0 && !d.row_key && rows > 0))
+        return qkv_fail(x->ctx, QKV_INTERNAL, "dropout of %g %s row keys", (double)d.p, d.row_key ? "with" : "without");
+    return QKV_OK;
+}
+
 qkv_status qkv_residual(qkv_exec *x, const qkv_mat *base, qkv_mat in, qkv_mat out, qkv_dropout d) {
     QKV_TRY(qkv_exec_shape(x, "input of a residual sum", in, in.rows, in.cols));
     QKV_TRY(qkv_exec_shape(x, "output of a residual sum", out, in.rows, in.cols));
     if (base) QKV_TRY(qkv_exec_shape(x, "base of a residual sum", *base, in.rows, in.cols));
-    if (!(d.p >= 0 && d.p < 1) || (!x->plan && d.p > 0 && !d.row_key && in.rows > 0))
-        return qkv_fail(x->ctx, QKV_INTERNAL, "dropout of %g %s row keys", (double)d.p, d.row_key ? "with" : "without");
+    QKV_TRY(qkv_residual_check(x, d, in.rows));
     double elements = (double)in.rows * (double)in.cols;
     qkv_exec_book(x, QKV_CLASS_OTHER, elements * ((base ? 1 : 0) + (d.p > 0 ? 1 : 0)), elements * (base ? 3 : 2) * sizeof(real));
     if (x->plan || in.rows == 0) return QKV_OK;

@@ -8,6 +8,9 @@
  * the dropped branch is the same call on gradients without base: the mask is a function of its key. */
 qkv_status qkv_residual(qkv_exec *x, const qkv_mat *base, qkv_mat in, qkv_mat out, qkv_dropout d) QKV_MUST_USE;
 
+/* Refuses a dropout that cannot be done on so many rows. */
+qkv_status qkv_residual_check(const qkv_exec *x, qkv_dropout d, int64_t rows) QKV_MUST_USE;
+
 /* out = a * in + b * out; b = 0 does not read out. */
 qkv_status qkv_scaled_sum(qkv_exec *x, real a, qkv_mat in, real b, qkv_mat out) QKV_MUST_USE;
 

@@ -21,15 +21,15 @@ qkv_config qkv_classify_config(const qkv_classify_options *options, int64_t voca
 
 /* See qkv_classify_train. `recorded` goes into the training record as "options" (borrowed; may be NULL). */
 qkv_status qkv_classify_fit(qkv_ctx *ctx, const qkv_classify_options *options, json_t *recorded, const char *train, const char *dev,
-                            const qkv_train_callbacks *callbacks, qkv_model **model) QKV_MUST_USE;
+                            const qkv_train_checkpoint *checkpoint, const qkv_train_callbacks *callbacks, qkv_model **model) QKV_MUST_USE;
 
 /* See qkv_classify_predict. */
 qkv_status qkv_classify_apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
-                              float *probabilities) QKV_MUST_USE;
+                              float *probabilities, int64_t *dropped) QKV_MUST_USE;
 
 /* See qkv_classify_test and qkv_classify_report_free. */
-qkv_status qkv_classify_score(const qkv_model *model, const char *path, void (*progress)(void *user, int64_t rows), void *user,
-                              qkv_classify_report **report) QKV_MUST_USE;
+qkv_status qkv_classify_score(const qkv_model *model, const char *path, const qkv_data_options *data,
+                              void (*progress)(void *user, int64_t rows), void *user, qkv_classify_report **report) QKV_MUST_USE;
 void qkv_classify_score_free(qkv_ctx *ctx, qkv_classify_report *report);
 
 #endif

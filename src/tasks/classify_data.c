@@ -16,46 +16,51 @@ static int compare_bytes(const char *a, int64_t a_size, const char *b, int64_t b
 }
 
 static int compare_labels(const void *a, const void *b) {
-    const qkv_row *const *x = a, *const *y = b;
-    return compare_bytes((*x)->label, (*x)->label_size, (*y)->label, (*y)->label_size);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static qkv_status add_label(qkv_ctx *ctx, qkv_labels *labels, const qkv_row *row) {
-    int64_t i = labels->count;
-    QKV_TRY(qkv_alloc(ctx, row->label_size + 1, 1, &labels->text[i]));
-    memcpy(labels->text[i], row->label, (size_t)row->label_size);
-    labels->text[i][row->label_size] = 0;
-    labels->size[i] = row->label_size;
+static qkv_status add_label(qkv_ctx *ctx, qkv_labels *labels, const char *label) {
+    int64_t i = labels->count, size = (int64_t)strlen(label);
+    QKV_TRY(qkv_alloc(ctx, size + 1, 1, &labels->text[i]));
+    memcpy(labels->text[i], label, (size_t)size + 1);
+    labels->size[i] = size;
     labels->rows[i] = 0;
     labels->count++;
     return QKV_OK;
 }
 
-/* rows: sorted by label */
-static qkv_status unique(qkv_ctx *ctx, const qkv_row **rows, int64_t n, qkv_labels *labels) {
+/* mentions: sorted */
+static qkv_status unique(qkv_ctx *ctx, const char **mentions, int64_t n, qkv_labels *labels) {
     int64_t different = 0;
-    for (int64_t i = 0; i < n; i++) different += i == 0 || compare_labels(&rows[i - 1], &rows[i]) != 0;
+    for (int64_t i = 0; i < n; i++) different += i == 0 || compare_labels(&mentions[i - 1], &mentions[i]) != 0;
     QKV_TRY(qkv_alloc_zero(ctx, different, sizeof *labels->text, &labels->text));
     QKV_TRY(qkv_alloc(ctx, different, sizeof *labels->size, &labels->size));
     QKV_TRY(qkv_alloc(ctx, different, sizeof *labels->rows, &labels->rows));
     for (int64_t i = 0; i < n; i++) {
-        if (i == 0 || compare_labels(&rows[i - 1], &rows[i]) != 0) QKV_TRY(add_label(ctx, labels, rows[i]));
+        if (i == 0 || compare_labels(&mentions[i - 1], &mentions[i]) != 0) QKV_TRY(add_label(ctx, labels, mentions[i]));
         labels->rows[labels->count - 1]++;
     }
     return QKV_OK;
 }
 
-qkv_status qkv_labels_collect(qkv_ctx *ctx, const qkv_table *table, const int32_t *target, qkv_labels *labels) {
+qkv_status qkv_labels_collect(qkv_ctx *ctx, const qkv_table *table, char *const *known, const int64_t *known_sizes,
+                              int64_t known_count, qkv_labels *labels) {
     *labels = (qkv_labels){0};
-    const qkv_row **rows = NULL;
-    QKV_TRY(qkv_alloc(ctx, table->count, sizeof *rows, &rows));
-    int64_t n = 0;
+    const char **mentions = NULL;
+    int64_t n = 0, all = 0;
+    for (int64_t i = 0; i < table->count; i++) all += table->rows[i].label_count;
+    QKV_TRY(qkv_alloc(ctx, all, sizeof *mentions, &mentions));
     for (int64_t i = 0; i < table->count; i++) {
-        if (!target || target[i] < 0) rows[n++] = &table->rows[i];
+        const char *label = table->rows[i].label;
+        for (int64_t k = 0; k < table->rows[i].label_count; k++) {
+            int64_t size = (int64_t)strlen(label);
+            if (!known || qkv_label_find(known, known_sizes, known_count, label, size) < 0) mentions[n++] = label;
+            label = qkv_label_next(label, size);
+        }
     }
-    if (n > 0) qsort(rows, (size_t)n, sizeof *rows, compare_labels);
-    qkv_status status = unique(ctx, rows, n, labels);
-    qkv_free(ctx, rows);
+    if (n > 0) qsort(mentions, (size_t)n, sizeof *mentions, compare_labels);
+    qkv_status status = unique(ctx, mentions, n, labels);
+    qkv_free(ctx, mentions);
     if (status != QKV_OK) qkv_labels_free(ctx, labels);
     return status;
 }
@@ -143,20 +148,65 @@ qkv_status qkv_encode_texts(qkv_ctx *ctx, const qkv_config *config, const qkv_to
     return status;
 }
 
+/* The labels that rows are to be found in. */
+typedef struct dictionary {
+    char *const *text;
+    const int64_t *size;
+    int64_t count;
+} dictionary;
+
+static qkv_status targets_start(qkv_ctx *ctx, bool multi_label, const qkv_row *rows, int64_t count, qkv_encoded *out) {
+    if (!multi_label) return qkv_alloc(ctx, count, sizeof *out->rows.target, &out->rows.target);
+    int64_t mentions = 0;
+    for (int64_t i = 0; i < count; i++) mentions += rows[i].label_count;
+    QKV_TRY(qkv_alloc(ctx, count + 1, sizeof *out->rows.label_at, &out->rows.label_at));
+    QKV_TRY(qkv_alloc(ctx, mentions, sizeof *out->rows.labels, &out->rows.labels));
+    out->rows.label_at[0] = 0;
+    return qkv_alloc_zero(ctx, count, sizeof *out->unseen, &out->unseen);
+}
+
+/* Keeps labels[from..to-1] in order; a row has few. */
+static int64_t insert(int32_t *labels, int64_t from, int64_t to, int32_t label) {
+    int64_t at = to;
+    for (; at > from && labels[at - 1] > label; at--) labels[at] = labels[at - 1];
+    labels[at] = label;
+    return to + 1;
+}
+
+static void put_targets(const dictionary *d, const qkv_row *row, int64_t i, qkv_encoded *out) {
+    if (out->rows.target) {
+        out->rows.target[i] = qkv_label_find(d->text, d->size, d->count, row->label, row->label_size);
+        return;
+    }
+    const char *label = row->label;
+    int64_t at = out->rows.label_at[i];
+    for (int64_t k = 0; k < row->label_count; k++) {
+        int64_t size = (int64_t)strlen(label);
+        int32_t found = qkv_label_find(d->text, d->size, d->count, label, size);
+        if (found >= 0)
+            at = insert(out->rows.labels, out->rows.label_at[i], at, found);
+        else
+            out->unseen[i]++;
+        label = qkv_label_next(label, size);
+    }
+    out->rows.label_at[i + 1] = at;
+}
+
 qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, const qkv_table *table,
                             int64_t first, int64_t count, char *const *labels, const int64_t *label_sizes, int64_t label_count,
                             qkv_encoded *out) {
     *out = (qkv_encoded){0};
     encoder e = {.ctx = ctx, .config = config, .tokenizer = tokenizer};
+    dictionary d = {labels, label_sizes, label_count};
     qkv_status status = encode_start(ctx, count, &e, out);
-    if (status == QKV_OK) status = qkv_alloc(ctx, count, sizeof *out->rows.target, &out->rows.target);
+    if (status == QKV_OK) status = targets_start(ctx, config->multi_label, table->rows + first, count, out);
     for (int64_t i = 0; i < count && status == QKV_OK; i++) {
         if (i % POLL_ROWS == 0 && qkv_stop_asked(ctx)) {
             status = qkv_fail(ctx, QKV_STOPPED, "%s: stopped on request before row %lld", table->name, (long long)(first + i + 1));
             break;
         }
         const qkv_row *row = &table->rows[first + i];
-        out->rows.target[i] = qkv_label_find(labels, label_sizes, label_count, row->label, row->label_size);
+        put_targets(&d, row, i, out);
         status = append(&e, i, row->text, row->text_size, out);
     }
     qkv_free(ctx, e.tokens);
@@ -167,6 +217,7 @@ qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_to
 void qkv_encoded_free(qkv_ctx *ctx, qkv_encoded *encoded) {
     qkv_ragged_free(ctx, &encoded->rows);
     qkv_free(ctx, encoded->full);
+    qkv_free(ctx, encoded->unseen);
     *encoded = (qkv_encoded){0};
 }
 

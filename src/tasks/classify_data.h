@@ -15,8 +15,10 @@ typedef struct qkv_labels {
     int64_t *size, *rows;
 } qkv_labels;
 
-/* The labels of the rows whose `target` is -1, or of all rows where `target` is NULL. */
-qkv_status qkv_labels_collect(qkv_ctx *ctx, const qkv_table *table, const int32_t *target, qkv_labels *labels) QKV_MUST_USE;
+/* The labels of all rows, without those of the sorted list `known` (of `known_count`; may be NULL). A row counts once for each of
+ * its labels. */
+qkv_status qkv_labels_collect(qkv_ctx *ctx, const qkv_table *table, char *const *known, const int64_t *known_sizes,
+                              int64_t known_count, qkv_labels *labels) QKV_MUST_USE;
 void qkv_labels_free(qkv_ctx *ctx, qkv_labels *labels);
 
 /* The number of a label in a list sorted by bytes, or -1. */
@@ -24,14 +26,17 @@ int32_t qkv_label_find(char *const *text, const int64_t *size, int64_t count, co
 
 typedef struct qkv_encoded {
     qkv_ragged rows;              /* ids after the cut; targets, -1: a label that is not in the list */
+    int32_t *unseen;              /* [count] of rows with any number of labels: how many are not in the list; else NULL */
     int64_t *full;                /* [count] tokens before the cut */
     int64_t cut_rows, cut_tokens; /* rows that were cut, tokens that were dropped */
 } qkv_encoded;
 
-/* Each text as the input of a model of this config (of which only pooling and max_length are read). Targets stay NULL. */
+/* Each text as the input of a model of this config, of which only pooling, max_length, pair and multi_label are read. Targets
+ * stay NULL. */
 qkv_status qkv_encode_texts(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, int64_t count,
                             const char *const *texts, const int64_t *lengths, qkv_encoded *encoded) QKV_MUST_USE;
-/* Rows first .. first + count - 1 of a table, with targets. QKV_STOPPED when the stop callback asks for it. */
+/* Rows first .. first + count - 1 of a table, with targets (multi_label: with labels). QKV_STOPPED when the stop callback
+ * asks for it. */
 qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, const qkv_table *table,
                             int64_t first, int64_t count, char *const *labels, const int64_t *label_sizes, int64_t label_count,
                             qkv_encoded *encoded) QKV_MUST_USE;

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "data/options.h"
 #include "tasks/classify.h"
 #include "train/schedule.h"
 
@@ -27,8 +28,14 @@ static const qkv_option options_list[] = {
     INT("batch-rows", batch_rows, "64", 0, 1e7, "rows of a batch at most (0: only tokens count)"),
     INT("accumulate", accumulate, "1", 1, 1e6, "batches whose gradients make one step"),
     REAL("evaluate", evaluate, "1", 0, 1e6, "epochs between evaluations on the dev rows (0: at the end only)"),
-    CHOICE("metric", metric, "accuracy", "accuracy|macro-f1|loss", "dev metric that picks the weights to keep"),
+    CHOICE("metric", metric, "accuracy", "accuracy|macro-f1|loss",
+           "dev metric that picks the weights to keep (accuracy with --multi-label: micro-F1)"),
+    BOOL("multi-label", multi_label, "no", "a text has any number of labels: a sigmoid each, thresholds tuned on the dev rows"),
+    BOOL("pair", pair, "no", "a row has two texts (label TAB text TAB text; second field or column)"),
+    BOOL("balance", balance, "no", "weigh rows by the inverse frequency of their label, 1 on average"),
 #undef GROUP
+#define AT_DATA(field) AT(data.field)
+    QKV_DATA_OPTIONS(AT_DATA),
 #define GROUP "Model"
     INT("layers", layers, "1", 1, 4096, "encoder blocks"),
     INT("dim", dim, "128", 1, 65536, "width of the model"),
@@ -53,6 +60,7 @@ static const qkv_option options_list[] = {
     INT("vocab", vocab, "16000", 5, 1 << 24, "largest vocabulary; bpe needs at least 260"),
     INT("max-length", max_length, "256", 1, 1 << 24, "tokens of a text that are read; the rest is cut and counted"),
     BOOL("lowercase", lowercase, "yes", "map letters to lower case"),
+    CHOICE("normalize", normalize, "none", "none|nfc|nfkc", "Unicode form; nfkc also makes full-width letters ordinary ones"),
 #undef GROUP
 #define GROUP "Optimizer"
     REAL("lr", lr, "0.0005", 0, 1e6, "peak learning rate of the dense weights"),
@@ -65,6 +73,7 @@ static const qkv_option options_list[] = {
     REAL("beta2", beta2, "0.98", 0, 0.999999, "of AdamW"),
     REAL("epsilon", epsilon, "1e-8", 1e-16, 1, "of AdamW"),
     REAL("clip", clip, "1", 0, 1e30, "largest norm of the whole gradient (0: no clipping)"),
+    CHOICE("dtype", dtype, "f32", "f32|bf16", "operands of linear maps and attention; weights, sums and all else are f32"),
     BOOL("recompute", recompute, "no", "compute blocks again in the backward pass: less memory, same bits"),
 #undef GROUP
 #define GROUP "Regularisation"
@@ -146,6 +155,7 @@ static qkv_status check_one(qkv_ctx *ctx, const qkv_option *o, const void *optio
         break;
     }
     case QKV_OPTION_SEED:
+    case QKV_OPTION_TEXT: /* looked at by qkv_data_options_fill */
         return QKV_OK;
     }
     if (value >= min && value <= max) return QKV_OK; /* NaN is refused */
@@ -158,6 +168,8 @@ qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *o) {
     if (o->tokenizer == QKV_TOKENIZER_BPE && o->vocab < least)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "vocab=%lld is too small for the bpe tokenizer, which needs at least %lld",
                         (long long)o->vocab, (long long)least);
+    qkv_data_options data;
+    QKV_TRY(qkv_data_options_fill(ctx, &o->data, &data));
     qkv_config c = qkv_classify_config(o, o->vocab, 2);
     return qkv_config_check(ctx, &c);
 }
@@ -182,6 +194,9 @@ qkv_config qkv_classify_config(const qkv_classify_options *o, int64_t vocab, int
         .activation = (qkv_activation)o->activation,
         .post_norm = o->post_norm != 0,
         .bias = o->bias != 0,
+        .multi_label = o->multi_label != 0,
+        .pair = o->pair != 0,
+        .bf16 = o->dtype == QKV_COMPUTE_BF16,
         .span = {o->window.left, o->causal ? 0 : o->window.right},
         .norm_epsilon = 1e-5,
         .dropout = o->dropout,

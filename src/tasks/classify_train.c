@@ -6,8 +6,10 @@
 #include "tasks/classify.h"
 #include "tasks/classify_data.h"
 #include "tasks/scorer.h"
+#include "train/checkpoint.h"
 #include "train/loop.h"
 #include "train/metrics.h"
+#include "train/multi.h"
 
 /* Everything a training run owns. Zeroed, it may be freed at any point. */
 typedef struct job {
@@ -19,10 +21,11 @@ typedef struct job {
     qkv_table train_table, dev_table; /* given back once they are encoded */
     bool held_out;
     uint64_t train_hash, dev_hash;
-    int64_t file_rows, empty_rows, repaired_rows;
-    char train_name[256], dev_name[256];
+    int64_t file_rows, empty_rows, repaired_rows, unlabelled_rows;
+    char train_name[256], dev_name[256], train_format[192], dev_format[192];
     qkv_labels labels;
     int64_t unseen_labels, unseen_rows; /* of the dev set */
+    real *class_weight;                 /* [labels], NULL: all weigh the same */
     qkv_tokenizer *tokenizer;
     qkv_encoded train, dev;
 
@@ -36,8 +39,15 @@ typedef struct job {
     qkv_gather gather;
     qkv_scorer scorer;
     qkv_counts counts;
+    qkv_tuner tuner; /* instead of counts, where rows have any number of labels */
+    qkv_tuned tuned; /* what the thresholds of the model came to */
     real *packed;
     qkv_loop_result result;
+
+    /* checkpoints */
+    const qkv_train_checkpoint *checkpoint; /* NULL: none */
+    json_t *identity;
+    qkv_checkpoint *from; /* what is resumed, until it is */
 } job;
 
 static void free_tables(job *j) {
@@ -54,25 +64,70 @@ static void free_job(job *j) {
     qkv_scorer_free(&j->scorer);
     qkv_gather_free(j->ctx, &j->gather);
     qkv_counts_free(j->ctx, &j->counts);
+    qkv_tuner_free(j->ctx, &j->tuner);
+    qkv_free(j->ctx, j->class_weight);
     qkv_free(j->ctx, j->packed);
+    qkv_checkpoint_close(j->from);
+    json_decref(j->identity);
     qkv_classifier_free(j->recomputing);
     qkv_classifier_free(j->plain);
     qkv_model_free(j->model);
 }
 
+/* ---- checkpoints ---- */
+
+/* All that the bits of a run depend on. */
+static qkv_status make_identity(job *j, json_t *recorded) {
+    char version[32], train[17], dev[17];
+    snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+    snprintf(train, sizeof train, "%016" PRIx64, j->train_hash);
+    snprintf(dev, sizeof dev, "%016" PRIx64, j->dev_hash);
+    j->identity = json_pack("{s:s, s:O?, s:{s:I, s:s}, s:{s:b, s:I, s:s}}", "qkv", version, "options", recorded, "training data", "rows",
+                            (json_int_t)j->train_table.count, "hash", train, "dev data", "held out", j->held_out, "rows",
+                            (json_int_t)j->dev_table.count, "hash", dev);
+    return j->identity ? QKV_OK : qkv_fail(j->ctx, QKV_NO_MEMORY, "out of memory for the identity of the run");
+}
+
+static qkv_status open_checkpoint(job *j, json_t *recorded) {
+    if (!j->checkpoint) return QKV_OK;
+    QKV_TRY(make_identity(j, recorded));
+    return j->checkpoint->resume ? qkv_checkpoint_open(j->ctx, j->checkpoint->path, j->identity, &j->from) : QKV_OK;
+}
+
+static qkv_status restore(void *self, qkv_train_state *state) {
+    job *j = self;
+    QKV_TRY(qkv_checkpoint_restore(j->from, state));
+    qkv_checkpoint_close(j->from);
+    j->from = NULL;
+    qkv_log(j->ctx, "going on after step %" PRId64, state->step);
+    return QKV_OK;
+}
+
+static qkv_status write_checkpoint(void *self, const qkv_train_state *state) {
+    const job *j = self;
+    return qkv_checkpoint_save(j->ctx, j->checkpoint->path, j->identity, state);
+}
+
 /* ---- data ---- */
 
+static qkv_status read_table(job *j, const char *path, qkv_table *table) {
+    return qkv_table_read(j->ctx, path, &j->o->data, j->o->multi_label ? QKV_WANT_LABELS : QKV_WANT_LABEL, j->o->pair != 0, table);
+}
+
 static qkv_status read_tables(job *j, const char *train, const char *dev) {
-    QKV_TRY(qkv_table_read(j->ctx, train, &j->train_table));
+    QKV_TRY(read_table(j, train, &j->train_table));
     memcpy(j->train_name, j->train_table.name, sizeof j->train_name);
+    memcpy(j->train_format, j->train_table.format, sizeof j->train_format);
     j->train_hash = j->train_table.hash;
     j->file_rows = j->train_table.count;
     j->empty_rows = j->train_table.empty_rows;
     j->repaired_rows = j->train_table.repaired_rows;
+    j->unlabelled_rows = j->train_table.unlabelled_rows;
     j->held_out = !dev;
     if (!dev) return qkv_table_hold_out(&j->train_table, &j->dev_table);
-    QKV_TRY(qkv_table_read(j->ctx, dev, &j->dev_table));
+    QKV_TRY(read_table(j, dev, &j->dev_table));
     memcpy(j->dev_name, j->dev_table.name, sizeof j->dev_name);
+    memcpy(j->dev_format, j->dev_table.format, sizeof j->dev_format);
     j->dev_hash = j->dev_table.hash;
     return QKV_OK;
 }
@@ -81,7 +136,7 @@ static qkv_status train_tokenizer(job *j) {
     const qkv_table *t = &j->train_table;
     const char **texts = NULL;
     int64_t *lengths = NULL;
-    qkv_tokenizer_options options = {(qkv_tokenizer_kind)j->o->tokenizer, j->o->vocab, j->o->lowercase};
+    qkv_tokenizer_options options = {(qkv_tokenizer_kind)j->o->tokenizer, j->o->vocab, j->o->lowercase, j->o->normalize};
     qkv_status status = qkv_alloc(j->ctx, t->count, sizeof *texts, &texts);
     if (status == QKV_OK) status = qkv_alloc(j->ctx, t->count, sizeof *lengths, &lengths);
     for (int64_t i = 0; status == QKV_OK && i < t->count; i++) {
@@ -100,22 +155,37 @@ static qkv_status encode(job *j, const qkv_table *table, qkv_encoded *out) {
                             out);
 }
 
+static void count_unseen_rows(job *j) {
+    const qkv_encoded *d = &j->dev;
+    for (int64_t i = 0; i < d->rows.count; i++) j->unseen_rows += d->unseen ? d->unseen[i] > 0 : d->rows.target[i] < 0;
+}
+
 /* Names the dev labels that training never saw: they can only be wrong. */
 static qkv_status note_unseen(job *j) {
     if (j->dev.rows.count == 0)
         qkv_log(j->ctx, "no row could be held out: every label needs its rows for training, so the last weights are kept "
                         "unevaluated");
     qkv_labels unseen;
-    QKV_TRY(qkv_labels_collect(j->ctx, &j->dev_table, j->dev.rows.target, &unseen));
+    QKV_TRY(qkv_labels_collect(j->ctx, &j->dev_table, j->labels.text, j->labels.size, j->labels.count, &unseen));
+    count_unseen_rows(j);
     j->unseen_labels = unseen.count;
-    for (int64_t i = 0; i < unseen.count; i++) {
-        j->unseen_rows += unseen.rows[i];
-        if (i < 10)
-            qkv_log(j->ctx, "label '%.64s' of %" PRId64 " dev rows is not in the training rows: they count as errors",
-                    unseen.text[i], unseen.rows[i]);
-    }
+    for (int64_t i = 0; i < unseen.count && i < 10; i++)
+        qkv_log(j->ctx, "label '%.64s' of %" PRId64 " dev rows is not in the training rows: they count as errors", unseen.text[i],
+                unseen.rows[i]);
     if (unseen.count > 10) qkv_log(j->ctx, "and %" PRId64 " more labels that are not in the training rows", unseen.count - 10);
     qkv_labels_free(j->ctx, &unseen);
+    return QKV_OK;
+}
+
+/* Inverse to how often a label occurs; 1 on average over the rows (with several labels: over their mentions). */
+static qkv_status weigh_classes(job *j) {
+    const qkv_labels *l = &j->labels;
+    int64_t all = 0;
+    if (!j->o->balance) return QKV_OK;
+    QKV_TRY(qkv_alloc(j->ctx, l->count, sizeof *j->class_weight, &j->class_weight));
+    for (int64_t i = 0; i < l->count; i++) all += l->rows[i];
+    for (int64_t i = 0; i < l->count; i++)
+        j->class_weight[i] = (real)((double)all / ((double)l->count * (double)l->rows[i]));
     return QKV_OK;
 }
 
@@ -137,18 +207,25 @@ static qkv_status report_data(job *j) {
         .empty_rows = j->empty_rows,
         .repaired_rows = j->repaired_rows,
         .unseen_dev_rows = j->unseen_rows,
+        .multi_label = j->o->multi_label != 0,
+        .unlabelled_rows = j->unlabelled_rows,
+        .format = j->train_format,
+        .dev_format = j->dev_format,
+        .dev_cut_rows = j->dev.cut_rows,
     };
     QKV_TRY(qkv_spread(j->ctx, j->train.full, j->train.rows.count, &d->shortest, &d->median, &d->longest));
-    if (j->labels.count == 1)
+    if (j->labels.count == 1 && !j->o->multi_label)
         qkv_log(j->ctx, "all %" PRId64 " training rows have the label '%.64s': every text will get it with probability 1",
                 d->train_rows, j->labels.text[0]);
     if (j->callbacks && j->callbacks->event) j->callbacks->event(j->callbacks->user, &event);
     return QKV_OK;
 }
 
-static qkv_status prepare_data(job *j, const char *train, const char *dev) {
+static qkv_status prepare_data(job *j, json_t *recorded, const char *train, const char *dev) {
     QKV_TRY(read_tables(j, train, dev));
-    QKV_TRY(qkv_labels_collect(j->ctx, &j->train_table, NULL, &j->labels));
+    QKV_TRY(open_checkpoint(j, recorded));
+    QKV_TRY(qkv_labels_collect(j->ctx, &j->train_table, NULL, NULL, 0, &j->labels));
+    QKV_TRY(weigh_classes(j));
     QKV_TRY(train_tokenizer(j));
     QKV_TRY(encode(j, &j->train_table, &j->train));
     QKV_TRY(encode(j, &j->dev_table, &j->dev));
@@ -178,6 +255,8 @@ static qkv_status make_model(job *j) {
 }
 
 /* ---- memory ---- */
+
+static bool bf16_of(const job *j) { return j->o->dtype == QKV_COMPUTE_BF16; }
 
 typedef struct amount {
     char s[32];
@@ -215,30 +294,73 @@ static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t cou
     qkv_batch batch;
     qkv_gather_rows(&j->gather, &j->train.rows, rows, count, x->plan, &batch);
     if (!x->plan) qkv_gather_drop(&j->gather, &batch, j->o->token_dropout, QKV_TOKEN_UNK, x->seed, x->step);
-    return qkv_classifier_step(x, j->net, &batch, x->plan ? NULL : j->gather.target, j->o->label_smoothing, loss_scale, loss_sum,
-                               NULL);
+    const qkv_aims aims = {
+        .target = x->plan ? NULL : j->gather.target,
+        .label_at = j->gather.label_at,
+        .labels = j->gather.labels,
+        .weight = j->class_weight,
+        .smoothing = j->o->label_smoothing,
+    };
+    return qkv_classifier_learn(x, j->net, &batch, &aims, loss_scale, loss_sum, NULL);
 }
 
 static void count_row(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
     job *j = user;
-    qkv_counts_add(&j->counts, j->dev.rows.target[row], qkv_argmax(probabilities, classes), loss);
+    const qkv_ragged *r = &j->dev.rows;
+    if (!r->label_at) {
+        qkv_counts_add(&j->counts, r->target[row], qkv_argmax(probabilities, classes), loss);
+        return;
+    }
+    int64_t from = r->label_at[row], count = r->label_at[row + 1] - from;
+    qkv_tuner_add(&j->tuner, probabilities, r->labels + from, count, j->dev.unseen[row], loss);
+}
+
+static void clear_counts(job *j) {
+    if (j->o->multi_label)
+        qkv_tuner_clear(&j->tuner);
+    else
+        qkv_counts_clear(&j->counts);
+}
+
+static qkv_task_score score_of(const job *j) {
+    qkv_task_score score = {.blind = j->unseen_rows == j->dev.rows.count};
+    if (j->o->multi_label) {
+        qkv_tuned tuned;
+        qkv_tune(&j->tuner, j->o->metric == 1, NULL, &tuned);
+        score.loss = j->tuner.loss_sum / (double)j->tuner.rows;
+        score.accuracy = tuned.micro_f1;
+        score.macro_f1 = tuned.macro_f1;
+        score.blind = j->dev.rows.label_at[j->dev.rows.count] == 0;
+    } else {
+        qkv_scores s;
+        qkv_counts_scores(&j->counts, &s);
+        score.loss = s.loss, score.accuracy = s.accuracy, score.macro_f1 = s.macro_f1;
+    }
+    score.metric = j->o->metric == 0 ? score.accuracy : j->o->metric == 1 ? score.macro_f1 : -score.loss;
+    return score;
 }
 
 static qkv_status evaluate(void *self, qkv_exec *x, qkv_task_score *score) {
     job *j = self;
     qkv_exec e = *x;
-    if (!x->plan) qkv_reg_pack(j->ctx, x->reg, x->weights, j->packed);
+    if (!x->plan) qkv_reg_pack(j->ctx, x->reg, bf16_of(j), x->weights, j->packed);
     e.packed = j->packed;
-    qkv_counts_clear(&j->counts);
+    clear_counts(j);
     qkv_status status = qkv_scorer_run(&j->scorer, &e, count_row, j);
     x->arena = e.arena;
     x->tally = e.tally;
     if (status != QKV_OK || x->plan) return status;
-    qkv_scores s;
-    qkv_counts_scores(&j->counts, &s);
-    *score = (qkv_task_score){.loss = s.loss, .accuracy = s.accuracy, .macro_f1 = s.macro_f1};
-    score->blind = j->unseen_rows == j->dev.rows.count;
-    score->metric = j->o->metric == 0 ? s.accuracy : j->o->metric == 1 ? s.macro_f1 : -s.loss;
+    *score = score_of(j);
+    return QKV_OK;
+}
+
+/* The thresholds of the weights that were kept. */
+static qkv_status tune_model(job *j) {
+    if (!j->o->multi_label || j->dev.rows.count == 0) return QKV_OK;
+    clear_counts(j);
+    qkv_reg_pack(j->ctx, qkv_classifier_reg(j->net), bf16_of(j), j->model->weights, j->packed);
+    QKV_TRY(qkv_scorer_once(j->ctx, j->net, j->model->weights, j->packed, &j->dev.rows, count_row, j));
+    qkv_tune(&j->tuner, j->o->metric == 1, j->model->thresholds, &j->tuned);
     return QKV_OK;
 }
 
@@ -248,9 +370,12 @@ static qkv_status prepare_task(job *j, int64_t *bytes) {
     *bytes = reg->size * (int64_t)sizeof(real);
     QKV_TRY(qkv_gather_create(j->ctx, &j->train.rows, j->o->batch_tokens, max_rows, &j->gather));
     if (j->dev.rows.count == 0) return QKV_OK;
-    *bytes += qkv_reg_packed_size(reg) * (int64_t)sizeof(real);
-    QKV_TRY(qkv_counts_create(j->ctx, j->labels.count, &j->counts));
-    j->counts.unseen_labels = j->unseen_labels;
+    *bytes += qkv_reg_packed_size(reg, bf16_of(j)) * (int64_t)sizeof(real);
+    if (j->o->multi_label)
+        QKV_TRY(qkv_tuner_create(j->ctx, j->labels.count, &j->tuner));
+    else
+        QKV_TRY(qkv_counts_create(j->ctx, j->labels.count, &j->counts));
+    j->counts.unseen_labels = j->tuner.unseen_labels = j->unseen_labels;
     return qkv_scorer_create(j->ctx, j->net, &j->dev.rows, &j->scorer);
 }
 
@@ -261,12 +386,12 @@ static qkv_status allocate(void *self, const qkv_train_plan *plan, real **weight
     QKV_TRY(make_model(j));
     *weights = j->model->weights;
     if (j->dev.rows.count == 0) return QKV_OK;
-    return qkv_alloc(j->ctx, qkv_reg_packed_size(qkv_classifier_reg(j->net)), sizeof(real), &j->packed);
+    return qkv_alloc(j->ctx, qkv_reg_packed_size(qkv_classifier_reg(j->net), bf16_of(j)), sizeof(real), &j->packed);
 }
 
 static qkv_loop_options loop_options(const job *j) {
     const qkv_classify_options *o = j->o;
-    bool pointless = j->labels.count == 1; /* the softmax of one class is 1 whatever the weights are */
+    bool pointless = j->labels.count == 1 && !o->multi_label; /* the softmax of one class is 1 whatever the weights are */
     return (qkv_loop_options){
         .epochs = pointless ? 0 : o->epochs,
         .steps = pointless ? 0 : o->steps,
@@ -284,6 +409,7 @@ static qkv_loop_options loop_options(const job *j) {
         .epsilon = o->epsilon,
         .clip = o->clip,
         .evaluate = o->evaluate,
+        .checkpoint = j->checkpoint ? 60 * j->checkpoint->minutes : 0,
         .seed = o->seed,
     };
 }
@@ -299,6 +425,8 @@ static qkv_status run_task(job *j) {
         .step = step,
         .evaluate = j->dev.rows.count > 0 ? evaluate : NULL,
         .allocate = allocate,
+        .restore = j->from ? restore : NULL,
+        .checkpoint = j->checkpoint ? write_checkpoint : NULL,
     };
     qkv_loop_options options = loop_options(j);
     return qkv_loop_run(j->ctx, &task, &options, j->callbacks, bytes, NULL, &j->result);
@@ -333,7 +461,10 @@ static json_t *number(double x) {
 static json_t *metrics_record(const job *j) {
     const qkv_task_score *s = &j->result.best;
     if (j->result.best_step < 0) return json_object();
-    return json_pack("{s:o, s:o, s:o}", "loss", number(s->loss), "accuracy", number(s->accuracy), "macro_f1", number(s->macro_f1));
+    json_t *record = json_pack("{s:o, s:o, s:o}", "loss", number(s->loss), j->o->multi_label ? "micro_f1" : "accuracy",
+                               number(s->accuracy), "macro_f1", number(s->macro_f1));
+    if (record && j->o->multi_label) json_object_set_new(record, "thresholds", json_string(j->tuned.each ? "each" : "one"));
+    return record;
 }
 
 /* Nothing in it depends on time, place or threads, so that the same run gives the same file. */
@@ -355,10 +486,12 @@ static qkv_status make_record(job *j, json_t *recorded, qkv_status ended) {
 
 static qkv_status fit(job *j, json_t *recorded, const char *train, const char *dev) {
     QKV_TRY(qkv_classify_check(j->ctx, j->o));
-    QKV_TRY(prepare_data(j, train, dev));
+    QKV_TRY(prepare_data(j, recorded, train, dev));
     QKV_TRY(make_net(j));
+    if (bf16_of(j)) qkv_bf16_note(j->ctx);
     qkv_status status = run_task(j);
     if (j->result.usable && (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC)) {
+        QKV_TRY(tune_model(j));
         QKV_TRY(make_record(j, recorded, status));
     } else {
         qkv_model_free(j->model);
@@ -368,9 +501,9 @@ static qkv_status fit(job *j, json_t *recorded, const char *train, const char *d
 }
 
 qkv_status qkv_classify_fit(qkv_ctx *ctx, const qkv_classify_options *options, json_t *recorded, const char *train, const char *dev,
-                            const qkv_train_callbacks *callbacks, qkv_model **model) {
+                            const qkv_train_checkpoint *checkpoint, const qkv_train_callbacks *callbacks, qkv_model **model) {
     *model = NULL;
-    job j = {.ctx = ctx, .o = options, .callbacks = callbacks, .result.best_step = -1};
+    job j = {.ctx = ctx, .o = options, .callbacks = callbacks, .checkpoint = checkpoint, .result.best_step = -1};
     j.train_table.ctx = j.dev_table.ctx = ctx;
     qkv_status status = fit(&j, recorded, train, dev);
     if (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC) {

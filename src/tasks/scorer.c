@@ -1,6 +1,7 @@
 #include "tasks/scorer.h"
 
 #include "ops/loss.h"
+#include "ops/loss_sigmoid.h"
 
 /* A batch large enough to keep the cores busy, small enough to stay near the cache. */
 enum { BATCH_TOKENS = 4096, BATCH_ROWS = 256 };
@@ -31,6 +32,8 @@ int64_t qkv_argmax(const real *p, int64_t classes) {
 /* The loss of a row without a target is computed for class 0 and dropped. */
 static qkv_status losses(qkv_scorer *s, qkv_exec *x, int64_t count, qkv_mat logits, qkv_mat loss) {
     int32_t *target = s->gather.target;
+    if (qkv_classifier_config(s->net)->multi_label)
+        return qkv_sigmoid_loss(x, logits, s->gather.label_at, s->gather.labels, NULL, 0, 1, loss.p, (qkv_mat){0});
     for (int64_t i = 0; !x->plan && i < count; i++) {
         if (target[i] < 0) target[i] = 0;
     }
@@ -47,11 +50,11 @@ static qkv_status one_batch(qkv_scorer *s, qkv_exec *x, const int64_t *rows, int
     QKV_TRY(qkv_temp(x, count, classes, &logits));
     QKV_TRY(qkv_temp(x, 1, count, &loss));
     QKV_TRY(qkv_classifier_forward(x, s->net, &batch, logits));
-    bool targets = s->rows->target != NULL;
+    bool multi = qkv_classifier_config(s->net)->multi_label, targets = multi ? s->rows->label_at != NULL : s->rows->target != NULL;
     if (targets) QKV_TRY(losses(s, x, count, logits, loss));
-    QKV_TRY(qkv_softmax(x, logits, logits));
+    QKV_TRY(multi ? qkv_sigmoid(x, logits, logits) : qkv_softmax(x, logits, logits));
     for (int64_t i = 0; !x->plan && i < count; i++) {
-        bool known = targets && s->rows->target[rows[i]] >= 0;
+        bool known = targets && (multi || s->rows->target[rows[i]] >= 0);
         scored(user, rows[i], logits.p + i * logits.ld, classes, known ? (double)loss.p[i] : 0);
     }
     return QKV_OK;

@@ -68,7 +68,7 @@ qkv_status qkv_chars_train(qkv_tokenizer *t, int64_t count, const char *const *t
     for (int64_t i = 0; i < count && status == QKV_OK; i++) {
         qkv_folded f;
         if ((status = qkv_vocab_poll(t, i)) != QKV_OK) break;
-        status = qkv_folded_make(t->ctx, t->options.lowercase, texts[i], lengths[i], &f);
+        status = qkv_folded_make(t->ctx, (qkv_normalization)t->options.normalize, t->options.lowercase, texts[i], lengths[i], &f);
         if (status != QKV_OK) break;
         status = count_text(seen, f.text, f.length);
         qkv_folded_free(&f);

@@ -1,7 +1,8 @@
 /* {"kind": "bpe", "lowercase": true, "vocab": 8000, "merges": ["Ġ t", "h e", ...]}     merges in order of rank
  * {"kind": "char", "lowercase": false, "vocab": 4000, "code_points": [32, 101, ...]}   in order of id
  * {"kind": "byte", "lowercase": false}
- * "vocab" is the largest vocabulary that was asked for. The special tokens and the bytes come first and are not listed. */
+ * "normalize": "nfc" or "nfkc" stands in it where the text is normalised first. "vocab" is the largest vocabulary that was asked
+ * for. The special tokens and the bytes come first and are not listed. */
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "text/vocab.h"
 
 static const char *const kind_names[] = {"bpe", "char", "byte"};
+static const char *const form_names[] = {"none", "nfc", "nfkc"}; /* the first is never written */
 
 /* ---- writing ---- */
 
@@ -54,6 +56,7 @@ static qkv_status put_code_points(qkv_ctx *ctx, const qkv_tokenizer *t, json_t *
 static qkv_status fill(qkv_ctx *ctx, const qkv_tokenizer *t, json_t *object) {
     QKV_TRY(set(ctx, object, "kind", json_string(kind_names[t->options.kind])));
     QKV_TRY(set(ctx, object, "lowercase", json_boolean(t->options.lowercase)));
+    if (t->options.normalize) QKV_TRY(set(ctx, object, "normalize", json_string(form_names[t->options.normalize])));
     if (t->options.kind == QKV_TOKENIZER_BYTE) return QKV_OK;
     QKV_TRY(set(ctx, object, "vocab", json_integer(t->options.vocab)));
     json_t *array = json_array();
@@ -75,6 +78,15 @@ qkv_status qkv_tokenizer_to_json(qkv_ctx *ctx, const qkv_tokenizer *t, json_t **
 
 /* ---- reading ---- */
 
+static qkv_status read_form(qkv_ctx *ctx, const json_t *json, qkv_tokenizer_options *o) {
+    const json_t *form = json_object_get(json, "normalize");
+    o->normalize = QKV_NORMALIZE_NONE;
+    if (!form) return QKV_OK;
+    for (int i = QKV_NORMALIZE_NFC; i <= QKV_NORMALIZE_NFKC; i++)
+        if (json_is_string(form) && strcmp(json_string_value(form), form_names[i]) == 0) o->normalize = i;
+    return o->normalize ? QKV_OK : qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: \"normalize\" is not one of nfc, nfkc");
+}
+
 static qkv_status read_options(qkv_ctx *ctx, const json_t *json, qkv_tokenizer_options *o) {
     if (!json_is_object(json)) return qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: not a JSON object");
     const json_t *kind = json_object_get(json, "kind"), *lowercase = json_object_get(json, "lowercase"),
@@ -87,6 +99,7 @@ static qkv_status read_options(qkv_ctx *ctx, const json_t *json, qkv_tokenizer_o
     o->kind = (qkv_tokenizer_kind)found;
     o->lowercase = json_is_true(lowercase);
     o->vocab = QKV_FIRST_MERGE;
+    QKV_TRY(read_form(ctx, json, o));
     const char *list = o->kind == QKV_TOKENIZER_BPE ? "merges" : "code_points";
     if (o->kind != QKV_TOKENIZER_BYTE) {
         if (!json_is_integer(vocab)) return qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: \"vocab\" is not a whole number");
@@ -94,9 +107,9 @@ static qkv_status read_options(qkv_ctx *ctx, const json_t *json, qkv_tokenizer_o
             return qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: \"%s\" is not a list", list);
         o->vocab = json_integer_value(vocab);
     }
-    if (json_object_size(json) != (o->kind == QKV_TOKENIZER_BYTE ? 2u : 4u))
-        return qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: %zu entries, expected %d", json_object_size(json),
-                        o->kind == QKV_TOKENIZER_BYTE ? 2 : 4);
+    size_t entries = (o->kind == QKV_TOKENIZER_BYTE ? 2u : 4u) + (o->normalize != QKV_NORMALIZE_NONE);
+    if (json_object_size(json) != entries)
+        return qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: %zu entries, expected %zu", json_object_size(json), entries);
     /* The limits are those of training, but here it is the file that is wrong. */
     return qkv_vocab_check(ctx, o) == QKV_OK ? QKV_OK : qkv_fail(ctx, QKV_BAD_FORMAT, "tokenizer: %s", ctx->message);
 }

@@ -26,7 +26,7 @@ static qkv_status train_bpe(qkv_tokenizer *t, int64_t count, const char *const *
     for (int64_t i = 0; i < count && status == QKV_OK; i++) {
         qkv_folded n;
         if ((status = qkv_vocab_poll(t, i)) != QKV_OK) break;
-        status = qkv_folded_make(t->ctx, t->options.lowercase, texts[i], lengths[i], &n);
+        status = qkv_folded_make(t->ctx, (qkv_normalization)t->options.normalize, t->options.lowercase, texts[i], lengths[i], &n);
         if (status != QKV_OK) break;
         status = qkv_piece_counts_add(&counts, n.text, n.length);
         qkv_folded_free(&n);
@@ -84,7 +84,7 @@ qkv_status qkv_tokenizer_encode(qkv_ctx *ctx, const qkv_tokenizer *t, const char
     QKV_TRY(qkv_text_check(ctx, "text", 0, text, length));
     if (capacity < 0 || (capacity > 0 && !tokens))
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "a buffer of %lld tokens is not there", (long long)capacity);
-    QKV_TRY(qkv_folded_make(ctx, t->options.lowercase, text, length, &n));
+    QKV_TRY(qkv_folded_make(ctx, (qkv_normalization)t->options.normalize, t->options.lowercase, text, length, &n));
     qkv_sink sink = {.tokens = tokens, .capacity = capacity, .folded = &n};
     switch (t->options.kind) {
     case QKV_TOKENIZER_BPE:

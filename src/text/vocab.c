@@ -11,6 +11,8 @@ static const char *const special_names[QKV_TOKEN_SPECIALS] = {"<unk>", "<cls>", 
 qkv_status qkv_vocab_check(qkv_ctx *ctx, const qkv_tokenizer_options *o) {
     if ((int)o->kind < QKV_TOKENIZER_BPE || (int)o->kind > QKV_TOKENIZER_BYTE)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "tokenizer kind %d is unknown", (int)o->kind);
+    if (o->normalize < QKV_NORMALIZE_NONE || o->normalize > QKV_NORMALIZE_NFKC)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "normalization %d is unknown", o->normalize);
     if (o->kind == QKV_TOKENIZER_BYTE) return QKV_OK;
     if (o->vocab > QKV_VOCAB_LIMIT)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "vocab=%lld is over the limit of %d", (long long)o->vocab, (int)QKV_VOCAB_LIMIT);

@@ -2,8 +2,22 @@
 
 #include <string.h>
 
+#include "qkv/tokenizer.h"
+
 /* Keeps token dropout apart from every dropout site of the network, which are keyed by (seed, step, site) too. */
 enum { TOKEN_SITE = 0x746f6b };
+
+/* Room for the labels of any max_rows rows. */
+static qkv_status make_labels(qkv_ctx *ctx, const qkv_ragged *data, qkv_gather *g) {
+    int64_t most = 0, all = data->label_at[data->count];
+    for (int64_t i = 0; i < data->count; i++) {
+        int64_t n = data->label_at[i + 1] - data->label_at[i];
+        if (n > most) most = n;
+    }
+    int64_t room = most > 0 && g->max_rows > all / most ? all : most * g->max_rows;
+    QKV_TRY(qkv_alloc(ctx, g->max_rows + 1, sizeof *g->label_at, &g->label_at));
+    return qkv_alloc(ctx, room, sizeof *g->labels, &g->labels);
+}
 
 qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows, qkv_gather *g) {
     *g = (qkv_gather){0};
@@ -20,6 +34,7 @@ qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch
     qkv_status status = qkv_alloc(ctx, g->max_rows + 1, sizeof *g->offset, &g->offset);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_tokens, sizeof *g->ids, &g->ids);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_rows, sizeof *g->target, &g->target);
+    if (status == QKV_OK && data->label_at) status = make_labels(ctx, data, g);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_rows, sizeof *g->seq_key, &g->seq_key);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_tokens, sizeof *g->row_key, &g->row_key);
     if (status != QKV_OK) qkv_gather_free(ctx, g);
@@ -30,9 +45,20 @@ void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g) {
     qkv_free(ctx, g->offset);
     qkv_free(ctx, g->ids);
     qkv_free(ctx, g->target);
+    qkv_free(ctx, g->label_at);
+    qkv_free(ctx, g->labels);
     qkv_free(ctx, g->seq_key);
     qkv_free(ctx, g->row_key);
     *g = (qkv_gather){0};
+}
+
+static void gather_labels(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count) {
+    g->label_at[0] = 0;
+    for (int64_t s = 0; s < count; s++) {
+        int64_t from = data->label_at[rows[s]], n = data->label_at[rows[s] + 1] - from;
+        if (n > 0) memcpy(g->labels + g->label_at[s], data->labels + from, (size_t)n * sizeof *g->labels);
+        g->label_at[s + 1] = g->label_at[s] + n;
+    }
 }
 
 void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count, bool plan, qkv_batch *batch) {
@@ -49,6 +75,7 @@ void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows,
         at += n;
         g->offset[s + 1] = at;
     }
+    if (data->label_at && !plan) gather_labels(g, data, rows, count);
     *batch = (qkv_batch){
         .n_seq = count,
         .offset = g->offset,
@@ -63,6 +90,6 @@ void qkv_gather_drop(qkv_gather *g, const qkv_batch *batch, double p, int32_t un
     uint64_t key = qkv_key3(seed, step, TOKEN_SITE);
     int64_t n = batch->offset[batch->n_seq];
     for (int64_t i = 0; i < n; i++) {
-        if (qkv_uniform(qkv_key2(key, batch->row_key[i])) < p) g->ids[i] = unknown;
+        if (g->ids[i] != QKV_TOKEN_SEP && qkv_uniform(qkv_key2(key, batch->row_key[i])) < p) g->ids[i] = unknown;
     }
 }

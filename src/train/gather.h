@@ -10,7 +10,9 @@ typedef struct qkv_gather {
     int64_t max_rows, max_tokens;
     int64_t *offset;             /* [max_rows + 1] */
     int32_t *ids;                /* [max_tokens] */
-    int32_t *target;             /* [max_rows] */
+    int32_t *target;             /* [max_rows]; -1 where the data has none */
+    int64_t *label_at;           /* [max_rows + 1], of data with any number of labels a row; else NULL */
+    int32_t *labels;
     uint64_t *seq_key, *row_key; /* [max_rows], [max_tokens] */
 } qkv_gather;
 
@@ -19,12 +21,13 @@ qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch
                              qkv_gather *g) QKV_MUST_USE;
 void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g);
 
-/* The batch of rows[0..count-1], valid until the next call; g->target holds their targets. The key of a sequence is its row
+/* The batch of rows[0..count-1], valid until the next call; g->target holds their targets (g->label_at and
+ * g->labels their labels). The key of a sequence is its row
  * in the data set, so dropout does not depend on its place in a batch. In a plan only the offsets are filled, and ids and
  * targets are NULL or undefined. */
 void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count, bool plan, qkv_batch *batch);
 
-/* Token dropout: each id of the gathered batch becomes `unknown` with probability p, drawn from (seed, step, data row,
+/* Token dropout: each id of the gathered batch but SEP, which parts two texts, becomes `unknown` with probability p, drawn from (seed, step, data row,
  * position). */
 void qkv_gather_drop(qkv_gather *g, const qkv_batch *batch, double p, int32_t unknown, uint64_t seed, uint64_t step);
 

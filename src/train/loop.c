@@ -20,9 +20,8 @@ typedef struct loop {
     qkv_schedule schedule;
     qkv_train_state s;
     qkv_exec x;
-    double next_evaluation; /* in epochs */
     double epoch;           /* done, as a fraction */
-    double begun, step_seconds;
+    double begun, step_seconds, written; /* when the last checkpoint was */
     int64_t tokens;
     bool stopped;
 } loop;
@@ -180,12 +179,20 @@ static qkv_status evaluate(loop *l) {
 
 static bool evaluation_due(loop *l) {
     const double slack = 1e-9, every = l->o->evaluate;
-    if (!l->task->evaluate || !(every > 0) || l->epoch < l->next_evaluation - slack) return false;
-    if (every > slack) l->next_evaluation = every * (floor((l->epoch + slack) / every) + 1);
+    if (!l->task->evaluate || !(every > 0) || l->epoch < l->s.next_evaluation - slack) return false;
+    if (every > slack) l->s.next_evaluation = every * (floor((l->epoch + slack) / every) + 1);
     return true; /* a shorter time than the slack is over after every step */
 }
 
 /* ---- the run ---- */
+
+/* A run is worth more than its checkpoint. */
+static void checkpoint(loop *l) {
+    if (!l->task->checkpoint || l->s.step == 0) return;
+    if (!l->stopped && (!(l->o->checkpoint > 0) || qkv_now() - l->written < l->o->checkpoint)) return;
+    if (l->task->checkpoint(l->task->self, &l->s) != QKV_OK) qkv_log(l->ctx, "no checkpoint was written: %s", l->ctx->message);
+    l->written = qkv_now();
+}
 
 static qkv_status one_epoch(loop *l) {
     qkv_batches b;
@@ -196,6 +203,7 @@ static qkv_status one_epoch(loop *l) {
         status = one_step(l, &b, windows);
         if (status == QKV_OK && evaluation_due(l)) status = evaluate(l);
         if (status == QKV_OK) l->stopped = qkv_stop_asked(l->ctx);
+        if (status == QKV_OK) checkpoint(l);
     }
     if (l->s.window == windows) {
         l->s.window = 0;
@@ -310,15 +318,17 @@ static qkv_status plan_and_run(loop *l, int64_t bytes, qkv_loop_result *result) 
     if (qkv_stop_asked(l->ctx)) return qkv_fail(l->ctx, QKV_STOPPED, "stopped on request before the first step");
     if (l->task->allocate) QKV_TRY(l->task->allocate(l->task->self, &plan, &l->s.weights));
     QKV_TRY(memory(l));
+    if (l->task->restore) QKV_TRY(l->task->restore(l->task->self, &l->s));
     return run(l, result);
 }
 
 qkv_status qkv_loop_run(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options, const qkv_train_callbacks *callbacks,
                         int64_t bytes, real *weights, qkv_loop_result *result) {
-    loop l = {
-        .ctx = ctx, .task = task, .o = options, .callbacks = callbacks, .begun = qkv_now(), .next_evaluation = options->evaluate};
+    loop l = {.ctx = ctx, .task = task, .o = options, .callbacks = callbacks, .begun = qkv_now(), .written = qkv_now()};
     const qkv_task_score none = {.loss = NAN, .accuracy = NAN, .macro_f1 = NAN, .metric = NAN};
-    l.s = (qkv_train_state){.evaluated_at = -1, .best_step = -1, .best = none, .blocks = task->reg->size, .weights = weights};
+    l.s = (qkv_train_state){.evaluated_at = -1, .best_step = -1, .best = none, .next_evaluation = options->evaluate};
+    l.s.blocks = task->reg->size;
+    l.s.weights = weights;
     l.x = (qkv_exec){.ctx = ctx, .reg = task->reg, .seed = options->seed};
     *result = (qkv_loop_result){.best_step = -1, .best = none};
     qkv_status status = plan_and_run(&l, bytes, result);

@@ -11,6 +11,8 @@
 #include "qkv/classify.h"
 #include "train/schedule.h"
 
+struct qkv_train_state;
+
 typedef struct qkv_task_score {
     double loss, accuracy, macro_f1; /* reported; NaN where there is nothing to take it of */
     double metric;                   /* the larger the better; decides which weights are kept. Ties go to the lower loss */
@@ -38,6 +40,12 @@ typedef struct qkv_task {
     /* Called once, after the plan was announced and before anything big is allocated: refuses (QKV_NO_MEMORY) what does not
      * fit, or makes the initialised weights, *weights. NULL: the caller of qkv_loop_run gave them. */
     qkv_status (*allocate)(void *self, const qkv_train_plan *plan, real **weights);
+
+    /* Called once before the first step: fills the state of an interrupted run (see checkpoint.h). NULL: a new run. */
+    qkv_status (*restore)(void *self, struct qkv_train_state *state);
+    /* Called between steps when options.checkpoint seconds have passed since the last time, and when the run is asked to stop:
+     * writes the state down. Where that fails the reason is logged and the run goes on. NULL: nothing is written. */
+    qkv_status (*checkpoint)(void *self, const struct qkv_train_state *state);
 } qkv_task;
 
 typedef struct qkv_loop_options {
@@ -49,11 +57,12 @@ typedef struct qkv_loop_options {
     double lr, embedding_lr, weight_decay, beta1, beta2, epsilon;
     bool lazy_embedding;
     double clip;     /* 0: none */
+    double checkpoint; /* seconds between two calls of it; 0: when stopped only */
     double evaluate; /* epochs between evaluations, which happen once a step at most; 0: at the end only */
     uint64_t seed;
 } qkv_loop_options;
 
-/* All that a resumed run would need besides data and options. */
+/* All that a resumed run needs besides data and options. */
 typedef struct qkv_train_state {
     int64_t step;          /* steps done, skipped ones included */
     int64_t updates;       /* steps that changed the weights: the t of AdamW */
@@ -62,6 +71,7 @@ typedef struct qkv_train_state {
     int64_t evaluations;  /* done */
     int64_t evaluated_at; /* step of the last one, -1: none */
     int64_t best_step;    /* -1: none yet */
+    double next_evaluation; /* in epochs */
     qkv_task_score best;
     int64_t blocks;                       /* reals in each of the following */
     real *weights, *grads, *m, *v, *kept; /* the caller owns weights; kept: the best so far, NULL without a dev set */

@@ -36,6 +36,7 @@ for verb in test predict attend; do
     same out bare
 done
 run 0 help info
+run 0 help bench
 run 0 help help
 awk 'length($0) > 100 { print; bad = 1 } END { exit bad }' bare > wide || fail "a help line is too wide: $(cat wide)"
 

@@ -9,6 +9,7 @@ has out '^cores allowed +[0-9]+$'
 has out '^threads +[0-9]+$'
 has out '^FMA peak, measured +[0-9.]+ [kMGT]?FLOP/s'
 has out '^memory read +[0-9.]+ [kMG]B/s'
+has out '^memory update +[0-9.]+ [kMG]B/s'
 has out '^build +(gcc|clang)'
 empty err
 run 0 info --json --threads 1

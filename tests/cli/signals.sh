@@ -6,7 +6,7 @@ long="--size tiny --threads 1 --epochs 100000 --max-length 16"
 
 # SIGNAL CODE EVENT OPTIONS: after the first such event the signal comes; the step ends, the model is saved, it says how to go on.
 interrupted() {
-    rm -f m log
+    rm -f m m.resume log
     last="qkv train classify, then $1"
     # shellcheck disable=SC2086
     "$QKV" train classify "$train" -o m $long $4 --log log > out 2> err &
@@ -16,11 +16,11 @@ interrupted() {
     wait $pid
     is "exit code after $1" $? "$2"
     has err 'stopping after this step'
-    has err '^To go on: use it as it is \(qkv predict m FILE\)\. Training again starts from the beginning;'
+    has err '^To go on with the training: the same command and --resume\.'
     has err "Stopped by SIG$1"
     run 0 predict m "$QKV_MODELS/texts.txt" --threads 1
     is answers "$(lines out)" 120
-    is "other files" "$(ls | grep -Ev '^(m|log|out|err)$')" ""
+    is "other files" "$(ls | grep -Ev '^(m|m\.resume|log|out|err)$')" ""
 }
 interrupted INT 130 evaluation "--evaluate 1"
 interrupted TERM 143 step "--evaluate 0"
@@ -63,7 +63,7 @@ last="timeout -s INT"
 rm -f m
 timeout -s INT 2 "$QKV" train classify "$train" -o m $long > out 2> err
 is "exit code under timeout" $? 124
-has err 'To go on:|no model was written'
+has err 'To go on with the training:|no model was written'
 
 # A reader of the progress that goes away does not cost the training.
 last="qkv train 2>&1 | head"

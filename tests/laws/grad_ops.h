@@ -8,6 +8,7 @@
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
+#include "ops/loss_sigmoid.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/pooling.h"
@@ -48,7 +49,8 @@ typedef struct attention_user {
 
 static void run_attention(grad_case *g, bool backward) {
     const attention_user *u = g->user;
-    const qkv_attention_shape *s = &u->s;
+    qkv_attention_shape shape = u->s, *s = &shape;
+    if (s->bias) shape.bias = g->in[3].value;
     qkv_heads q = {g->in[0].value, s->heads * s->dim, s->dim}, k = {g->in[1].value, s->kv_heads * s->dim, s->dim};
     qkv_heads v = {g->in[2].value, s->kv_heads * s->value_dim, s->value_dim}, o = qkv_heads_of(g->out, s->value_dim);
     qkv_mat lse;
@@ -56,6 +58,7 @@ static void run_attention(grad_case *g, bool backward) {
     GRAD_OK(qkv_attend_forward(&g->x, s, q, k, v, o, lse.p));
     if (!backward) return;
     qkv_heads dq = {g->in[0].grad, q.row, q.head}, dk = {g->in[1].grad, k.row, k.head}, dv = {g->in[2].grad, v.row, v.head};
+    if (s->bias) shape.bias_grad = g->in[3].grad;
     GRAD_OK(qkv_attend_backward(&g->x, s, q, k, v, o, lse.p, qkv_heads_of(g->dout, s->value_dim), dq, dk, dv));
 }
 
@@ -74,6 +77,7 @@ static void one_attention(qkv_attention_shape s) {
         grad_input(&g, "q", u.q_rows * s.heads * s.dim);
         grad_input(&g, "k", u.k_rows * s.kv_heads * s.dim);
         grad_input(&g, "v", u.k_rows * s.kv_heads * s.value_dim);
+        if (s.bias) grad_input(&g, "bias", s.heads * (2 * s.bias_reach + 1));
         grad_ready(&g, u.q_rows, s.heads * s.value_dim);
         g.user = &u;
         grad_check(&g, run_attention);
@@ -83,6 +87,18 @@ static void one_attention(qkv_attention_shape s) {
 
 static void case_attention(void) {
     static const float slopes[4] = {0.5f, 0.25f, 0.125f, 1};
+    static const real some = 0; /* a bias is wanted; its values are an input */
+    real cosine[20 * 2], sine[20 * 2];
+    for (int i = 0; i < 40; i++) {
+        cosine[i] = (real)cos(i * 0.3);
+        sine[i] = (real)sin(i * 0.3);
+    }
+    one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 3, .value_dim = 3, .left = -1, .right = -1, .bias = &some, .bias_reach = 2});
+    one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 2, .dim = 2, .value_dim = 3, .left = 2, .right = 0, .softcap = 2, .bias = &some,
+                                        .bias_reach = 9, .dropout = {.p = (real)0.3, .key = 9}});
+    for (int interleaved = 0; interleaved < 2; interleaved++)
+        one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 5, .value_dim = 3, .left = -1, .right = 1, .rope_cos = cosine,
+                                            .rope_sin = sine, .rope_dim = 4, .rope_offset = 5, .rope_interleaved = interleaved != 0});
     one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 2, .dim = 3, .value_dim = 5, .left = -1, .right = -1});
     one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 4, .value_dim = 4, .left = -1, .right = 0});
     one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 1, .dim = 3, .value_dim = 2, .left = 1, .right = 1, .softcap = 2});
@@ -161,7 +177,7 @@ static void case_residual(void) {
     for (int p = 0; p < 2; p++) {
         grad_case g;
         grad_start(&g);
-        qkv_dropout d = {p ? (real)0.4 : 0, 77, GRAD_KEYS};
+        qkv_dropout d = {p ? (real)0.4 : 0, 77, GRAD_KEYS, 0};
         grad_input(&g, "base", GRAD_ROWS * 6);
         grad_input(&g, "in", GRAD_ROWS * 6);
         grad_ready(&g, GRAD_ROWS, 6);
@@ -231,6 +247,45 @@ static void case_loss(void) {
         for (int r = 0; r < 5; r++) g.dout.p[r] = (real)0.5;
         g.user = &smoothing[i];
         grad_check(&g, run_loss);
+        grad_end(&g);
+    }
+}
+
+/* ---- sigmoid loss, and the weights of classes for both losses ---- */
+
+static const real CLASS_WEIGHT[7] = {0.5, 1, 2, 1, 1.5, 3, 0.25};
+
+typedef struct loss_kind {
+    bool sigmoid, weighted;
+    double smoothing;
+} loss_kind;
+
+static void run_loss_sigmoid(grad_case *g, bool backward) {
+    static const int64_t at[6] = {0, 2, 2, 3, 6, 7};
+    static const int32_t labels[7] = {0, 2, 6, 0, 3, 5, 4}, target[5] = {2, 0, 6, 3, 5};
+    const loss_kind *k = g->user;
+    const real *weight = k->weighted ? CLASS_WEIGHT : NULL;
+    qkv_mat none = {0}, d = grad_mat(g->in[0].grad, 5, 7), logits = grad_mat(g->in[0].value, 5, 7);
+    if (k->sigmoid) {
+        GRAD_OK(qkv_sigmoid_loss(&g->x, logits, at, labels, weight, k->smoothing, 0.5, g->out.p, backward ? d : none));
+        return;
+    }
+    real spare[5 * 7];
+    qkv_mat gradient = backward ? d : grad_mat(spare, 5, 7);
+    GRAD_OK(qkv_cross_entropy(&g->x, logits, target, k->smoothing, 0.5, g->out.p, gradient));
+    GRAD_OK(qkv_loss_weigh(&g->x, target, CLASS_WEIGHT, g->out.p, gradient));
+}
+
+static void case_loss_sigmoid(void) {
+    static const loss_kind kinds[] = {{true, false, 0}, {true, false, 0.2}, {true, true, 0}, {true, true, 0.3}, {false, true, 0.1}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        grad_case g;
+        grad_start(&g);
+        grad_input(&g, "logits", 5 * 7);
+        grad_ready(&g, 5, 1);
+        for (int r = 0; r < 5; r++) g.dout.p[r] = (real)0.5;
+        g.user = &kinds[i];
+        grad_check(&g, run_loss_sigmoid);
         grad_end(&g);
     }
 }

@@ -39,8 +39,8 @@ static void one(int grid) {
     qkv_classifier *net;
     NET_OK(&ctx, qkv_classifier_create(&ctx, &c, false, &net));
     const qkv_reg *reg = qkv_classifier_reg(net);
-    real *w = net_weights(net, 8), *packed = aligned_alloc(64, ((size_t)qkv_reg_packed_size(reg) * sizeof(real) + 63) / 64 * 64);
-    qkv_reg_pack(&ctx, reg, w, packed);
+    real *w = net_weights(net, 8), *packed = aligned_alloc(64, ((size_t)qkv_reg_packed_size(reg, c.bf16) * sizeof(real) + 63) / 64 * 64);
+    qkv_reg_pack(&ctx, reg, c.bf16, w, packed);
     real logits[3][SEQUENCES * 5], losses[3][SEQUENCES];
     assert_int_equal(c.classes, 5);
     for (int k = 0; k < 3; k++) {

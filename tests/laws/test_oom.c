@@ -10,19 +10,20 @@ static void work_train(qkv_ctx *ctx, const char *path, qkv_status *status, qkv_m
     o.ffn = 8;
     o.vocab = 270;
     o.recompute = 1;
-    *status = qkv_classify_fit(ctx, &o, NULL, path, NULL, NULL, model);
+    *status = qkv_classify_fit(ctx, &o, NULL, path, NULL, NULL, NULL, model);
 }
 
 static qkv_status work_predict(const qkv_model *model) {
     static const char *const texts[] = {"a bright day", "", "a gloomy day that went on and on and on and on and on and on and on"};
     static const int64_t lengths[] = {12, 0, 66};
     float p[3 * 2];
-    return qkv_classify_apply(model, 3, texts, lengths, p);
+    int64_t dropped[3];
+    return qkv_classify_apply(model, 3, texts, lengths, p, dropped);
 }
 
 static qkv_status work_test(const qkv_model *model, const char *path) {
     qkv_classify_report *report;
-    qkv_status status = qkv_classify_score(model, path, NULL, NULL, &report);
+    qkv_status status = qkv_classify_score(model, path, NULL, NULL, NULL, &report);
     assert_int_equal(report != NULL, status == QKV_OK);
     qkv_classify_score_free(model->ctx, report);
     return status;

@@ -40,7 +40,8 @@ static void the_table_is_sound(void **state) {
     for (size_t i = 0; i < t->count; i++) {
         const qkv_option *o = &t->options[i];
         static const size_t sizes[] = {sizeof(int64_t), sizeof(double),   sizeof(int),
-                                       sizeof(int),     sizeof(qkv_span), sizeof(uint64_t)};
+                                       sizeof(int),     sizeof(qkv_span), sizeof(uint64_t),
+                                       QKV_OPTION_TEXT_SIZE};
         for (size_t b = 0; b < sizes[o->type]; b++) assert_int_equal(covered[o->offset + b]++, 0);
         assert_true(o->help && strlen(o->help) > 3 && strlen(o->help) < 90 && o->group && o->fallback);
         assert_int_equal(o->choices != NULL, o->type == QKV_OPTION_CHOICE);
@@ -67,7 +68,9 @@ static void names_of_the_command_line(void **state) {
         "activation", "post-norm", "bias", "causal", "window", "tokenizer", "vocab", "max-length", "lowercase",
         "batch-tokens", "batch-rows", "accumulate", "lr", "embedding-lr", "lazy-embedding", "schedule", "warmup",
         "weight-decay", "beta1", "beta2", "epsilon", "clip", "dropout", "attention-dropout", "embedding-dropout",
-        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute"};
+        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute", "dtype", "normalize", "multi-label", "pair", "balance",
+        "format", "separator", "label-separator", "label-prefix", "label-field", "text-field", "text-field-2", "label-column",
+        "text-column", "text-column-2"};
     const qkv_option_table *t = qkv_classify_options_table();
     assert_int_equal(t->count, sizeof names / sizeof names[0]);
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
@@ -110,14 +113,14 @@ static void null_arguments(void **state) {
     qkv_model *model;
     qkv_classify_report *report;
     float p;
-    assert_int_equal(qkv_classify_train(NULL, &o, "x", NULL, NULL, &model), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_train(f.ctx, NULL, "x", NULL, NULL, &model), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_train(f.ctx, &o, NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_train(NULL, &o, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_train(f.ctx, NULL, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_train(f.ctx, &o, NULL, NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
     assert_null(model);
-    assert_int_equal(qkv_classify_train(f.ctx, &o, "x", NULL, NULL, NULL), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_train(f.ctx, &o, "-", "-", NULL, &model), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_predict(NULL, 1, NULL, NULL, &p), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_test(NULL, "x", NULL, NULL, &report), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_train(f.ctx, &o, "x", NULL, NULL, NULL, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_train(f.ctx, &o, "-", "-", NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_predict(NULL, 1, NULL, NULL, &p, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_test(NULL, "x", NULL, NULL, NULL, &report), QKV_BAD_ARGUMENT);
     qkv_classify_report_free(f.ctx, NULL);
     finish(&f);
 }
@@ -135,7 +138,7 @@ static void tests_progress(void *user, int64_t rows) {
 }
 
 static qkv_status predict_one(const qkv_model *model, const char *text, int64_t length, float p[2]) {
-    return qkv_classify_predict(model, 1, &text, &length, p);
+    return qkv_classify_predict(model, 1, &text, &length, p, NULL);
 }
 
 static void train_save_load_use(void **state) {
@@ -154,11 +157,12 @@ static void train_save_load_use(void **state) {
                                          {"lr", "0.005"},
                                          {"batch-rows", "8"},
                                          {"seed", "18446744073709551615"},
-                                         {"window", "4,4"}};
+                                         {"window", "4,4"},
+                                         {"max-length", "16"}};
     for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
         assert_int_equal(qkv_options_set(f.ctx, t, &o, set[i][0], set[i][1]), QKV_OK);
     qkv_model *model, *loaded;
-    assert_int_equal(qkv_classify_train(f.ctx, &o, data, NULL, NULL, &model), QKV_OK);
+    assert_int_equal(qkv_classify_train(f.ctx, &o, data, NULL, NULL, NULL, &model), QKV_OK);
     assert_string_equal(qkv_model_task(model), "classify");
     assert_int_equal(qkv_model_labels(model), 2);
     assert_string_equal(qkv_model_label(model, 0), "bad");
@@ -178,22 +182,29 @@ static void train_save_load_use(void **state) {
     assert_int_equal(predict_one(loaded, "gloomy day", 10, b), QKV_OK);
     assert_memory_equal(a, b, sizeof a);
     assert_true(a[0] > 0.7f);
+    const char *longer = "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x";
+    int64_t length = (int64_t)strlen(longer), dropped = -1;
+    assert_int_equal(qkv_classify_predict(model, 1, &longer, &length, a, &dropped), QKV_OK);
+    assert_int_equal(dropped, 63);
+    assert_int_equal(qkv_model_multi_label(model), 0);
+    assert_int_equal(qkv_model_pair(model), 0);
+    assert_true(qkv_model_threshold(model, 0) == 0);
     assert_int_equal(predict_one(model, NULL, 0, a), QKV_OK);
     assert_int_equal(predict_one(model, "", 0, b), QKV_OK);
     assert_memory_equal(a, b, sizeof a);
     assert_int_equal(predict_one(model, "x", -1, a), QKV_BAD_ARGUMENT);
     assert_int_equal(predict_one(model, NULL, 3, a), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_predict(model, -1, NULL, NULL, a), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_classify_predict(model, 0, NULL, NULL, NULL), QKV_OK);
+    assert_int_equal(qkv_classify_predict(model, -1, NULL, NULL, a, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_predict(model, 0, NULL, NULL, NULL, NULL), QKV_OK);
 
     qkv_classify_report *report;
     int64_t rows = 0;
-    assert_int_equal(qkv_classify_test(loaded, data, tests_progress, &rows, &report), QKV_OK);
+    assert_int_equal(qkv_classify_test(loaded, data, NULL, tests_progress, &rows, &report), QKV_OK);
     assert_int_equal(rows, 60);
     assert_int_equal(report->rows, 60);
     assert_true(report->accuracy > 0.95);
     qkv_classify_report_free(f.ctx, report);
-    assert_int_equal(qkv_classify_test(loaded, "no such file", NULL, NULL, &report), QKV_IO);
+    assert_int_equal(qkv_classify_test(loaded, "no such file", NULL, NULL, NULL, &report), QKV_IO);
     assert_null(report);
     qkv_model_free(model);
     qkv_model_free(loaded);

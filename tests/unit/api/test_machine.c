@@ -22,7 +22,7 @@ static void all_threads_reach_at_least_what_one_does(void **state) {
             int cores = m.cores_allowed < threads[i] ? m.cores_allowed : threads[i];
             assert_true(m.fma_gflops <= m.fma_gflops_core * cores * (1 + 1e-12));
             if (threads[i] == 1) assert_true(m.fma_gflops == m.fma_gflops_core);
-            assert_true(m.read_gbs == 0 && m.copy_gbs == 0);
+            assert_true(m.memory.read_gbs == 0 && m.cache[0].read_gbs == 0);
         }
         qkv_ctx_free(ctx);
         assert_int_equal(memory.blocks, 0);

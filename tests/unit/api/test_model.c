@@ -1,4 +1,5 @@
 #include "model_support.h"
+#include "qkv/classify.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -184,6 +185,32 @@ static void attention_is_a_distribution(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* bf16 gives other bits, not far off, and f32 afterwards the same as before. */
+static void computes_either_way(void **state) {
+    (void)state;
+    enum { ROWS = 3, ALL = ROWS * TEST_LABELS };
+    static const char *const texts[ROWS] = {"nine bytes or more", "", "x"};
+    static const int64_t lengths[ROWS] = {18, 0, 1};
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
+    qkv_model *model = test_model(&ctx);
+    float p[3][ALL];
+    static const qkv_compute how[3] = {QKV_COMPUTE_F32, QKV_COMPUTE_BF16, QKV_COMPUTE_F32};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(qkv_model_set_compute(model, how[i]), QKV_OK);
+        assert_int_equal(qkv_model_compute(model), how[i]);
+        assert_int_equal(qkv_classify_predict(model, ROWS, texts, lengths, p[i], NULL), QKV_OK);
+    }
+    assert_memory_equal(p[0], p[2], sizeof p[0]);
+    assert_memory_not_equal(p[0], p[1], sizeof p[0]);
+    for (int i = 0; i < ALL; i++) assert_true(fabs((double)(p[0][i] - p[1][i])) < 0.02);
+    assert_int_equal(qkv_model_set_compute(model, (qkv_compute)2), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_model_set_compute(NULL, QKV_COMPUTE_F32), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_model_compute(NULL), QKV_COMPUTE_F32);
+    qkv_model_free(model);
+    assert_int_equal(memory.blocks, 0);
+}
+
 /* The k-th allocation fails, for every k, in describing, cutting to tokens and attending. */
 static void survives_no_memory(void **state) {
     (void)state;
@@ -217,6 +244,7 @@ int main(void) {
         cmocka_unit_test(describes),
         cmocka_unit_test(tokens_are_what_the_model_sees),
         cmocka_unit_test(attention_is_a_distribution),
+        cmocka_unit_test(computes_either_way),
         cmocka_unit_test(survives_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

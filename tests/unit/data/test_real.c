@@ -22,7 +22,7 @@ static void check_set(const char *name, int64_t rows, double most_tokens_per_byt
     char folder[512], path[600];
     qkv_table table;
     snprintf(path, sizeof path, "%s/%s", shared(folder), name);
-    assert_int_equal(qkv_table_read(&ctx, path, &table), QKV_OK);
+    assert_int_equal(qkv_table_read(&ctx, path, NULL, QKV_WANT_LABEL, false, &table), QKV_OK);
     assert_int_equal(table.count, rows);
     const char **texts = malloc((size_t)rows * sizeof *texts);
     int64_t *lengths = malloc((size_t)rows * sizeof *lengths), bytes = 0, total = 0, longest = 1;
@@ -32,7 +32,7 @@ static void check_set(const char *name, int64_t rows, double most_tokens_per_byt
         if (lengths[i] > longest) longest = lengths[i];
     }
     qkv_tokenizer *t;
-    qkv_tokenizer_options o = {QKV_TOKENIZER_BPE, 8000, 0};
+    qkv_tokenizer_options o = {QKV_TOKENIZER_BPE, 8000, 0, 0};
     assert_int_equal(qkv_tokenizer_train(&ctx, &o, rows, texts, lengths, &t), QKV_OK);
     assert_int_equal(qkv_tokenizer_vocab(t), 8000);
     qkv_token *tokens = malloc((size_t)longest * sizeof *tokens);

@@ -8,7 +8,7 @@
 static qkv_status read_bytes(qkv_ctx *ctx, const char *bytes, int64_t size, qkv_table *t) {
     char path[512];
     test_write_file(test_path("t.tsv", path), bytes, (size_t)size);
-    qkv_status status = qkv_table_read(ctx, path, t);
+    qkv_status status = qkv_table_read(ctx, path, NULL, QKV_WANT_LABEL, false, t);
     remove(path);
     return status;
 }
@@ -80,7 +80,7 @@ static void the_hash_is_of_the_rows(void **state) {
     gzFile gz = gzopen(test_path("t.gz", path), "wb");
     gzputs(gz, same[0]);
     gzclose(gz);
-    assert_int_equal(qkv_table_read(&ctx, path, &t), QKV_OK);
+    assert_int_equal(qkv_table_read(&ctx, path, NULL, QKV_WANT_LABEL, false, &t), QKV_OK);
     assert_true(t.hash == hash);
     qkv_table_free(&t);
     remove(path);
@@ -134,9 +134,9 @@ static void gzip_inside_gzip_is_named(void **state) {
     assert_int_equal(gzwrite(gz, bytes, (unsigned)size), size);
     gzclose(gz);
     qkv_table t;
-    assert_int_equal(qkv_table_read(&ctx, inner, &t), QKV_OK);
+    assert_int_equal(qkv_table_read(&ctx, inner, NULL, QKV_WANT_LABEL, false, &t), QKV_OK);
     qkv_table_free(&t);
-    assert_int_equal(qkv_table_read(&ctx, outer, &t), QKV_BAD_DATA);
+    assert_int_equal(qkv_table_read(&ctx, outer, NULL, QKV_WANT_LABEL, false, &t), QKV_BAD_DATA);
     assert_non_null(strstr(ctx.message, "outer.gz: this is gzip inside gzip"));
     remove(inner);
     remove(outer);
@@ -190,12 +190,12 @@ static void what_cannot_be_opened_says_why(void **state) {
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_table t;
-    assert_int_equal(qkv_table_read(&ctx, "/nowhere/train.tsv", &t), QKV_IO);
+    assert_int_equal(qkv_table_read(&ctx, "/nowhere/train.tsv", NULL, QKV_WANT_LABEL, false, &t), QKV_IO);
     assert_string_equal(ctx.message, "/nowhere/train.tsv: No such file or directory");
-    assert_int_equal(qkv_table_read(&ctx, "/tmp", &t), QKV_IO);
+    assert_int_equal(qkv_table_read(&ctx, "/tmp", NULL, QKV_WANT_LABEL, false, &t), QKV_IO);
     char path[600] = "/nowhere/";
     memset(path + 9, 'x', 500);
-    assert_int_equal(qkv_table_read(&ctx, path, &t), QKV_IO);
+    assert_int_equal(qkv_table_read(&ctx, path, NULL, QKV_WANT_LABEL, false, &t), QKV_IO);
     assert_true(strlen(t.name) < sizeof t.name);
     qkv_table_free(&t);
     assert_int_equal(memory.blocks, 0);

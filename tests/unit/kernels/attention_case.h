@@ -29,6 +29,9 @@ typedef struct problem {
     double alibi, softcap, dropout;
     double spread; /* scores get about this deviation; 0: 1 */
     int gap;       /* between rows */
+    int64_t bias;  /* reach of a bias by distance + 1; 0: none */
+    int64_t rope;  /* columns that are rotated */
+    bool interleaved;
 } problem;
 
 typedef struct tensor {
@@ -41,7 +44,10 @@ typedef struct attention_case {
     qkv_attend a;
     tensor q, k, v, o, lse, d_o, dq, dk, dv;
     uint64_t *row_key;
+    tensor bias, spread_bias, bias_grad, angles[2]; /* spread_bias: what the kernel reads */
 } attention_case;
+
+enum { ROPE_OFFSET = 3 };
 
 static inline tensor tensor_make(int64_t rows, int64_t cols, int64_t gap) {
     tensor t = {.rows = rows, .cols = cols, .ld = cols + gap};
@@ -59,6 +65,38 @@ static inline void tensor_random(tensor t, uint64_t key, double size) {
 
 static inline real *at(tensor t, int64_t i, int64_t c) {
     return t.p + i * t.ld + c;
+}
+
+/* The bias by distance, clamped; in units of log2 from -(n_k-1) on as the kernel wants it, on exactly so much memory. */
+static inline void case_bias(attention_case *c) {
+    int64_t reach = c->in.bias - 1, wide = 2 * reach + 1, row = c->in.n_q + c->in.n_k + 15;
+    c->bias = tensor_make(1, wide, 0);
+    tensor_random(c->bias, 5, 1);
+    c->spread_bias = tensor_make(1, row, 0);
+    c->bias_grad = tensor_make((c->in.n_k + QKV_ATTEND_KEYS - 1) / QKV_ATTEND_KEYS, wide, 0);
+    for (int64_t e = 0; e < row; e++) {
+        int64_t d = e - (c->in.n_k - 1);
+        c->spread_bias.p[e] = c->bias.p[(d < -reach ? -reach : d > reach ? reach : d) + reach] * (real)1.44269504088896340736;
+    }
+    c->a.bias = c->spread_bias.p + c->in.n_k - 1;
+    c->a.bias_reach = reach;
+    c->a.bias_grad = c->bias_grad.p;
+}
+
+/* Angles for positions up to that of the last key; no two alike. */
+static inline void case_rope(attention_case *c) {
+    int64_t half = c->in.rope / 2, rows = ROPE_OFFSET + (c->in.n_k > c->in.n_q ? c->in.n_k : c->in.n_q);
+    for (int t = 0; t < 2; t++) c->angles[t] = tensor_make(rows, half, 0);
+    for (int64_t i = 0; i < rows * half; i++) {
+        double angle = (double)(i / half) * pow(0.7, (double)(i % half));
+        c->angles[0].p[i] = (real)cos(angle);
+        c->angles[1].p[i] = (real)sin(angle);
+    }
+    c->a.rope_cos = c->angles[0].p;
+    c->a.rope_sin = c->angles[1].p;
+    c->a.rope_dim = c->in.rope;
+    c->a.rope_k = ROPE_OFFSET + (c->in.n_q > c->in.n_k ? c->in.n_q - c->in.n_k : 0);
+    c->a.rope_interleaved = c->in.interleaved;
 }
 
 static inline attention_case *case_make(problem in) {
@@ -102,7 +140,7 @@ static inline attention_case *case_make(problem in) {
         .lse = c->lse.p,
         .alibi = (real)in.alibi,
         .softcap = (real)in.softcap,
-        .dropout = {(real)in.dropout, 4711, in.dropout > 0 ? c->row_key : NULL},
+        .dropout = {.p = (real)in.dropout, .key = 4711, .row_key = in.dropout > 0 ? c->row_key : NULL},
         .d_o = c->d_o.p,
         .do_row = c->d_o.ld,
         .dq = c->dq.p,
@@ -112,11 +150,14 @@ static inline attention_case *case_make(problem in) {
         .dk_row = c->dk.ld,
         .dv_row = c->dv.ld,
     };
+    if (in.bias > 0) case_bias(c);
+    if (in.rope > 0) case_rope(c);
     return c;
 }
 
 static inline void case_free(attention_case *c) {
-    tensor *all[] = {&c->q, &c->k, &c->v, &c->o, &c->lse, &c->d_o, &c->dq, &c->dk, &c->dv};
+    tensor *all[] = {&c->q, &c->k, &c->v, &c->o, &c->lse, &c->d_o, &c->dq, &c->dk, &c->dv, &c->bias, &c->spread_bias, &c->bias_grad,
+                     &c->angles[0], &c->angles[1]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->p);
     free(c->row_key);
     free(c);
@@ -159,6 +200,8 @@ typedef struct reference {
     double *q, *k, *v, *d_o; /* inputs, dense */
     double *keep;            /* [n_q][n_k]: 0 or 1/(1-p) */
     double *o, *lse, *p, *slope, *dq, *dk, *dv;
+    double *bias, *dbias;
+    double *tq, *tk; /* rotated */
 } reference;
 
 static inline double *widen(tensor t) {
@@ -183,8 +226,29 @@ static inline double *draw_mask(const attention_case *c) {
     return keep;
 }
 
+/* Rows of `dim`, the first at `position`; sign -1: back. */
+static inline void reference_rotate(const attention_case *c, double *x, int64_t rows, int64_t position, double sign) {
+    int64_t half = c->in.rope / 2;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t l = 0; l < half; l++) {
+            double *a = x + i * c->in.dim + (c->in.interleaved ? 2 * l : l), *b = a + (c->in.interleaved ? 1 : half), before = *a;
+            double co = *at(c->angles[0], position + i, l), si = sign * (double)*at(c->angles[1], position + i, l);
+            *a = *a * co - *b * si;
+            *b = *b * co + before * si;
+        }
+}
+
+static inline int64_t bias_index(const attention_case *c, int64_t i, int64_t j) {
+    int64_t reach = c->in.bias - 1, d = j - (i + c->in.n_k - c->in.n_q);
+    return (d < -reach ? -reach : d > reach ? reach : d) + reach;
+}
+
 static inline void reference_forward(const attention_case *c, reference *r) {
     problem in = c->in;
+    memcpy(r->tq, r->q, (size_t)(in.n_q * in.dim) * sizeof(double));
+    memcpy(r->tk, r->k, (size_t)(in.n_k * in.dim) * sizeof(double));
+    reference_rotate(c, r->tq, in.n_q, c->a.rope_k + in.n_k - in.n_q, 1);
+    reference_rotate(c, r->tk, in.n_k, c->a.rope_k, 1);
     for (int64_t i = 0; i < in.n_q; i++) {
         double *p = r->p + i * in.n_k, *o = r->o + i * in.value_dim, top = -INFINITY, sum = 0;
         int64_t visible = 0, self = i + in.n_k - in.n_q;
@@ -192,7 +256,7 @@ static inline void reference_forward(const attention_case *c, reference *r) {
         for (int64_t j = 0; j < in.n_k; j++) {
             double s = 0, slope = 1;
             if (!sees(in, i, j)) continue;
-            for (int64_t l = 0; l < in.dim; l++) s += r->q[i * in.dim + l] * r->k[j * in.dim + l];
+            for (int64_t l = 0; l < in.dim; l++) s += r->tq[i * in.dim + l] * r->tk[j * in.dim + l];
             s *= (double)c->a.scale;
             if (c->a.softcap != 0) {
                 double h = tanh(s / (double)c->a.softcap);
@@ -200,6 +264,7 @@ static inline void reference_forward(const attention_case *c, reference *r) {
                 slope = 1 - h * h;
             }
             s -= (double)c->a.alibi * (double)llabs(self - j);
+            if (in.bias > 0) s += r->bias[bias_index(c, i, j)];
             p[j] = s;
             r->slope[i * in.n_k + j] = slope;
             nan = nan || isnan(s);
@@ -235,13 +300,17 @@ static inline void reference_backward(const attention_case *c, reference *r) {
                 dp += g[x] * r->v[j * in.value_dim + x];
                 r->dv[j * in.value_dim + x] += p[j] * keep[j] * g[x];
             }
-            double ds = p[j] * (dp * keep[j] - d) * r->slope[i * in.n_k + j] * scale;
+            double ds = p[j] * (dp * keep[j] - d);
+            if (in.bias > 0) r->dbias[bias_index(c, i, j)] += ds;
+            ds *= r->slope[i * in.n_k + j] * scale;
             for (int64_t l = 0; l < in.dim; l++) {
-                r->dq[i * in.dim + l] += ds * r->k[j * in.dim + l];
-                r->dk[j * in.dim + l] += ds * r->q[i * in.dim + l];
+                r->dq[i * in.dim + l] += ds * r->tk[j * in.dim + l];
+                r->dk[j * in.dim + l] += ds * r->tq[i * in.dim + l];
             }
         }
     }
+    reference_rotate(c, r->dq, in.n_q, c->a.rope_k + in.n_k - in.n_q, -1);
+    reference_rotate(c, r->dk, in.n_k, c->a.rope_k, -1);
 }
 
 static inline reference *reference_make(const attention_case *c) {
@@ -258,14 +327,18 @@ static inline reference *reference_make(const attention_case *c) {
                      zeros(in.n_q * in.n_k),
                      zeros(in.n_q * in.dim),
                      zeros(in.n_k * in.dim),
-                     zeros(in.n_k * in.value_dim)};
+                     zeros(in.n_k * in.value_dim),
+                     widen(c->bias),
+                     zeros(2 * in.bias),
+                     zeros(in.n_q * in.dim),
+                     zeros(in.n_k * in.dim)};
     reference_forward(c, r);
     reference_backward(c, r);
     return r;
 }
 
 static inline void reference_free(reference *r) {
-    double *all[] = {r->q, r->k, r->v, r->d_o, r->keep, r->o, r->lse, r->p, r->slope, r->dq, r->dk, r->dv};
+    double *all[] = {r->q, r->k, r->v, r->d_o, r->keep, r->o, r->lse, r->p, r->slope, r->dq, r->dk, r->dv, r->bias, r->dbias, r->tq, r->tk};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     free(r);
 }
@@ -273,10 +346,11 @@ static inline void reference_free(reference *r) {
 /* ---- comparison ---- */
 
 static inline void describe(const char *what, const qkv_kernels *t, problem in, int64_t row, int64_t col) {
-    fail_msg(
-        "%s on %s: n_q %lld n_k %lld d %lld dv %lld span %lld,%lld alibi %g cap %g dropout %g spread %g, at row %lld column %lld",
-        what, t->name, (long long)in.n_q, (long long)in.n_k, (long long)in.dim, (long long)in.value_dim, (long long)in.left,
-        (long long)in.right, in.alibi, in.softcap, in.dropout, in.spread, (long long)row, (long long)col);
+    fail_msg("%s on %s: n_q %lld n_k %lld d %lld dv %lld span %lld,%lld alibi %g cap %g dropout %g spread %g bias %lld rope %lld, at "
+             "row %lld column %lld",
+             what, t->name, (long long)in.n_q, (long long)in.n_k, (long long)in.dim, (long long)in.value_dim, (long long)in.left,
+             (long long)in.right, in.alibi, in.softcap, in.dropout, in.spread, (long long)in.bias, (long long)in.rope, (long long)row,
+             (long long)col);
 }
 
 /* NaN only where the reference has NaN, infinities equal, the rest within tolerance of the largest finite value. */

@@ -38,9 +38,16 @@ static inline void fuzz_gemm(const qkv_kernels *t, dice *d, record *out) {
     bool a_turned = dice_int(d, 0, 1), b_turned = dice_int(d, 0, 1);
     real *a = wild(d, m * k, 1), *b = wild(d, k * n, 1), *bias = wild(d, n, 1), *c = wild(d, matrix_size(m, n, ldc), 1);
     real *packed = must_alloc((size_t)qkv_packed_size(k, n) * sizeof *packed);
-    t->gemm_pack(k, n, 0, n, b, b_turned ? 1 : n, b_turned ? k : 1, packed);
+    if (a_turned) {
+        real *turned = a, *sum = wild(d, m, 1);
+        a = must_alloc((size_t)(m * k) * sizeof *a);
+        t->gemm_turn(k, m, turned, m, a, k, sum);
+        record_take(out, sum, m);
+        free(turned);
+    }
+    t->gemm_pack(k, n, 0, k, 0, n, b, b_turned ? 1 : n, b_turned ? k : 1, packed);
     int start = (int)dice_int(d, 0, 2);
-    qkv_gemm g = {.m = m, .k = k, .n1 = n, .a = a, .a_row = a_turned ? 1 : k, .a_col = a_turned ? m : 1, .packed = packed, .c = c, .ldc = ldc,
+    qkv_gemm g = {.m = m, .k = k, .n1 = n, .a = a, .a_row = k, .a_col = 1, .packed = packed, .c = c, .ldc = ldc,
                   .bias = start == 1 ? bias : NULL, .accumulate = start == 2};
     t->gemm(&g);
     record_take(out, c, matrix_size(m, n, ldc));
@@ -55,8 +62,8 @@ static inline void fuzz_norm(const qkv_kernels *t, dice *d, record *out) {
     real *dgamma = random_reals(d, cols, 1), *dbeta = random_reals(d, cols, 1);
     bool centered = dice_int(d, 0, 1), shifted = dice_int(d, 0, 1);
     t->norm_forward(rows, cols, x, ld, gamma, shifted ? beta : NULL, (real)1e-5, y, ld, centered ? mean : NULL, rstd);
-    t->norm_backward(rows, cols, x, ld, gamma, centered ? mean : NULL, rstd, dy, ld, dx, ld);
-    t->norm_param_grad(rows, 0, cols, x, ld, centered ? mean : NULL, rstd, dy, ld, dgamma, shifted ? dbeta : NULL);
+    t->norm_backward(rows, cols, x, ld, gamma, centered ? mean : NULL, rstd, dy, ld, dice_int(d, 0, 1) ? y : NULL, ld, dx, ld, dgamma,
+                     shifted ? dbeta : NULL);
     record_take(out, y, size), record_take(out, dx, size), record_take(out, mean, rows), record_take(out, rstd, rows);
     record_take(out, dgamma, cols), record_take(out, dbeta, cols);
     free(x), free(gamma), free(beta), free(dy);
@@ -82,7 +89,7 @@ static inline void fuzz_pointwise(const qkv_kernels *t, dice *d, record *out) {
     int32_t *which = must_alloc((size_t)cols * sizeof *which);
     uint64_t keys[12];
     for (int i = 0; i < 12; i++) keys[i] = (uint64_t)dice_int(d, 0, 1 << 20);
-    qkv_dropout drop = {(real)(dice_int(d, 0, 2) * 0.4), (uint64_t)dice_int(d, 0, 1 << 20), keys};
+    qkv_dropout drop = {(real)(dice_int(d, 0, 2) * 0.4), (uint64_t)dice_int(d, 0, 1 << 20), keys, 0};
     t->dropout(rows, cols, dice_int(d, 0, 1) ? base : NULL, ld, x, ld, y, ld, drop);
     t->axpby(rows, cols, a, x, ld, b, z, ld);
     t->column_sum(rows, 0, cols, x, ld, sum);
@@ -107,6 +114,23 @@ static inline void fuzz_embedding(const qkv_kernels *t, dice *d, record *out) {
     record_take(out, table, matrix_size(9, cols, ld)), record_take(out, y, matrix_size(rows, cols, ld));
 }
 
+static inline void fuzz_sigmoid(const qkv_kernels *t, dice *d, record *out, int64_t rows, int64_t cols, int64_t ld, const real *x) {
+    int64_t at[6] = {0};
+    int32_t labels[5];
+    real loss[5] = {0}, *dx = random_reals(d, matrix_size(rows, cols, ld), 1), *weight = random_reals(d, cols, 1);
+    for (int r = 0; r < 5; r++) {
+        at[r + 1] = at[r] + dice_int(d, 0, 1);
+        labels[r] = (int32_t)dice_int(d, 0, cols - 1);
+    }
+    t->sigmoid_loss(rows, cols, x, ld, at, labels, dice_int(d, 0, 1) ? weight : NULL, dice_int(d, 0, 1) ? (real)0.1 : 0, (real)0.3, loss,
+                    dice_int(d, 0, 3) ? dx : NULL, ld);
+    record_add(out, loss, 5);
+    record_add(out, dx, matrix_size(rows, cols, ld));
+    t->sigmoid_rows(rows, cols, x, ld, dx, ld);
+    record_take(out, dx, matrix_size(rows, cols, ld));
+    free(weight);
+}
+
 static inline void fuzz_loss(const qkv_kernels *t, dice *d, record *out) {
     int64_t rows = dice_int(d, 0, 5), cols = 1 + some_cols(d), ld = cols + dice_int(d, 0, 3), size = matrix_size(rows, cols, ld);
     real *x = wild(d, size, dice_int(d, 0, 1) ? 3 : 100), *dx = random_reals(d, size, 1), *y = random_reals(d, size, 1);
@@ -116,6 +140,7 @@ static inline void fuzz_loss(const qkv_kernels *t, dice *d, record *out) {
     t->cross_entropy(rows, cols, x, ld, target, smoothing, (real)0.3, loss, dice_int(d, 0, 3) ? dx : NULL, ld);
     t->softmax_rows(rows, cols, x, ld, y, ld);
     record_add(out, loss, 5);
+    fuzz_sigmoid(t, d, out, rows, cols, ld, x);
     record_take(out, dx, size), record_take(out, y, size);
     free(x);
 }

@@ -12,6 +12,11 @@ static void check(const qkv_kernels *t, problem in) {
     compare("dq", t, in, c->dq, r->dq, TOLERANCE(4e-6) * spread);
     compare("dk", t, in, c->dk, r->dk, TOLERANCE(4e-6) * spread);
     compare("dv", t, in, c->dv, r->dv, TOLERANCE(4e-6) * spread);
+    for (int64_t row = 1; row < c->bias_grad.rows; row++) /* the tiles together */
+        for (int64_t x = 0; x < c->bias_grad.cols; x++) *at(c->bias_grad, 0, x) += *at(c->bias_grad, row, x);
+    if (in.bias > 0 && in.n_k > 0 && in.n_q > 0)
+        compare("bias gradient", t, in, (tensor){c->bias_grad.p, 1, c->bias_grad.cols, c->bias_grad.cols, 0}, r->dbias,
+                TOLERANCE(2e-5) * spread); /* a sum over all pairs */
     reference_free(r);
     case_free(c);
 }
@@ -32,7 +37,7 @@ enum { WIDTHS = sizeof widths / sizeof *widths };
 
 static void test_grid(void **state) {
     (void)state;
-    static const int64_t lengths[] = {0, 1, 2, 5, 16, 17, 63, 64, 65, 130, 200};
+    static const int64_t lengths[] = {0, 1, 2, 5, 6, 16, 17, 63, 64, 65, 130, 200, 256, 300};
     int turn = 0;
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
         for (int d = 0; d < WIDTHS; d++)
@@ -49,7 +54,7 @@ static void test_grid(void **state) {
 static void test_spans(void **state) {
     (void)state;
     static const int64_t lengths[][2] = {{5, 5},    {17, 17},  {70, 70}, {131, 131}, {1, 64}, {5, 130}, {130, 5},
-                                         {17, 100}, {100, 17}, {64, 65}, {0, 5},     {5, 0},  {7, 6}};
+                                         {17, 100}, {100, 17}, {64, 65}, {6, 257}, {257, 256}, {100, 530}, {0, 5},     {5, 0},  {7, 6}};
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
         for (int s = 0; s < SPANS; s++)
             check_tables((problem){.n_q = lengths[n][0],
@@ -81,6 +86,60 @@ static void test_terms(void **state) {
     }
 }
 
+/* A bias by distance and rotation, alone and with the other terms, over several key tiles. */
+static void test_bias_and_rotation(void **state) {
+    (void)state;
+    static const int64_t lengths[][2] = {{71, 83}, {9, 5}, {40, 300}, {110, 530}};
+    for (int s = 0, turn = 0; s < SPANS; s++)
+        for (int n = 0; n < 4; n++, turn++) {
+            problem in = {.n_q = lengths[n][0], .n_k = lengths[n][1], .dim = 20, .value_dim = 16, .left = spans[s][0], .right = spans[s][1], .gap = 1};
+            in.bias = 1 + turn % 4 * 9;
+            check_tables(in);
+            in.rope = turn % 3 == 0 ? 20 : 12;
+            in.interleaved = turn % 2;
+            in.softcap = turn % 3 ? 0 : 2;
+            in.dropout = turn % 4 ? 0 : 0.2;
+            check_tables(in);
+            in.bias = 0;
+            in.dim = 70;
+            in.rope = 64 + turn % 4 * 2;
+            in.alibi = 0.125;
+            check_tables(in);
+        }
+}
+
+/* Key tiles one by one, each with scratch of its own beside what they share, are the whole. */
+static void test_parts(void **state) {
+    (void)state;
+    const qkv_kernels *tables[5];
+    int n = all_tables(tables);
+    for (int t = 0; t < n; t++)
+        for (int s = 0; s < SPANS; s++) {
+            problem in = {.n_q = 210, .n_k = 530, .dim = 18, .value_dim = 16, .left = spans[s][0], .right = spans[s][1], .bias = 5, .rope = 8, .spread = 4};
+            attention_case *whole = case_make(in), *parts = case_make(in);
+            run_forward(tables[t], &whole->a);
+            run_forward(tables[t], &parts->a);
+            run_backward(tables[t], &whole->a);
+            int64_t shared = tables[t]->attend_shared_scratch(in.n_q, in.dim, in.value_dim);
+            int64_t own = tables[t]->attend_backward_scratch(in.n_q, in.n_k, in.dim, in.value_dim) - shared;
+            parts->a.shared = scratch_make(shared);
+            for (int64_t key = 0; key < in.n_k; key += QKV_ATTEND_KEYS) {
+                real *scratch = scratch_make(own);
+                parts->a.key0 = key;
+                parts->a.key1 = key + QKV_ATTEND_KEYS < in.n_k ? key + QKV_ATTEND_KEYS : in.n_k;
+                tables[t]->attend_backward(&parts->a, scratch);
+                free(scratch);
+            }
+            free(parts->a.shared);
+            if (!same_bits(whole->dq, parts->dq)) describe("dq of parts", tables[t], in, 0, 0);
+            if (!same_bits(whole->dk, parts->dk)) describe("dk of parts", tables[t], in, 0, 0);
+            if (!same_bits(whole->dv, parts->dv)) describe("dv of parts", tables[t], in, 0, 0);
+            if (!same_bits(whole->bias_grad, parts->bias_grad)) describe("bias gradient of parts", tables[t], in, 0, 0);
+            case_free(whole);
+            case_free(parts);
+        }
+}
+
 /* Scores of large deviation move the maximum often, and leave most weights 0. */
 static void test_spread(void **state) {
     (void)state;
@@ -88,7 +147,7 @@ static void test_spread(void **state) {
     for (int i = 0; i < 3; i++)
         for (int s = 0; s < 5; s++)
             check_tables((problem){.n_q = 90,
-                                   .n_k = 150,
+                                   .n_k = i == 1 ? 300 : 150,
                                    .dim = 16,
                                    .value_dim = 16,
                                    .left = spans[s][0],
@@ -218,6 +277,9 @@ static void test_weights(void **state) {
             problem in = {.n_q = 41, .n_k = 37, .dim = 21, .value_dim = 1, .left = spans[s][0], .right = spans[s][1]};
             in.alibi = s % 2 ? 0.125 : 0;
             in.softcap = s % 3 ? 0 : 2;
+            in.bias = s % 4 == 1 ? 6 : 0;
+            in.rope = s % 4 == 2 ? 20 : 0;
+            in.interleaved = s % 8 == 2;
             attention_case *c = case_make(in);
             *at(c->k, 11, 3) = (real)(s == 7 ? NAN : 0.5);
             reference *r = reference_make(c);
@@ -286,6 +348,8 @@ int main(void) {
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_spans),
         cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_bias_and_rotation),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_huge_scores),
         cmocka_unit_test(test_rows_that_see_nothing),

@@ -5,10 +5,10 @@ static const int64_t spans[][2] = {{-1, -1}, {-1, 0}, {5, 3}, {40, 40}, {0, -1},
 enum { SPANS = sizeof spans / sizeof *spans };
 
 static problem problem_of(int turn) {
-    static const int64_t lengths[][2] = {{1, 1}, {10, 10}, {33, 33}, {64, 64}, {100, 100}, {130, 130}, {7, 90}, {90, 7}};
+    static const int64_t lengths[][2] = {{1, 1}, {10, 10}, {33, 33}, {64, 64}, {100, 100}, {130, 130}, {7, 90}, {90, 7}, {300, 300}, {3, 600}};
     static const int64_t widths[][2] = {{1, 3}, {16, 16}, {24, 40}, {32, 32}, {64, 64}, {80, 17}, {128, 128}};
     static const double spreads[] = {1, 1, 20, 200};
-    const int64_t *n = lengths[turn % 8], *d = widths[turn % 7], *s = spans[turn % SPANS];
+    const int64_t *n = lengths[turn % 10], *d = widths[turn % 7], *s = spans[turn % SPANS];
     return (problem){.n_q = n[0],
                      .n_k = n[1],
                      .dim = d[0],
@@ -19,6 +19,9 @@ static problem problem_of(int turn) {
                      .softcap = turn % 5 == 2 ? 3 : 0,
                      .dropout = turn % 5 == 3 ? 0.2 : 0,
                      .spread = spreads[turn % 4],
+                     .bias = turn % 6 == 4 ? 20 : 0,
+                     .rope = turn % 6 == 5 ? d[0] / 2 * 2 : 0,
+                     .interleaved = turn % 12 == 5,
                      .gap = turn % 2};
 }
 
@@ -44,6 +47,7 @@ static void test_tables(void **state) {
             if (!same_bits(c->dq, first->dq)) describe("dq differs", tables[t], in, 0, 0);
             if (!same_bits(c->dk, first->dk)) describe("dk differs", tables[t], in, 0, 0);
             if (!same_bits(c->dv, first->dv)) describe("dv differs", tables[t], in, 0, 0);
+            if (!same_bits(c->bias_grad, first->bias_grad)) describe("bias gradient differs", tables[t], in, 0, 0);
             tensor other = tensor_make(in.n_q, in.n_k, 0);
             tables[t]->attend_weights(&c->a, other.p);
             if (!same_bits(other, weights)) describe("weights differ", tables[t], in, 0, 0);
@@ -64,6 +68,7 @@ static void test_splits(void **state) {
         problem in = problem_of(turn);
         in.n_q += 60 * (turn % 3); /* over the query tile */
         attention_case *whole = case_make(in), *parts = case_make(in);
+        if (turn % 8 == 1 && in.n_k > 3) *at(whole->v, in.n_k - 1, 0) = *at(parts->v, in.n_k - 1, 0) = (real)NAN;
         if (turn % 4 == 0 && in.n_k > 3) *at(whole->v, 2, 0) = *at(parts->v, 2, 0) = (real)INFINITY;
         run_forward(tables[0], &whole->a);
         for (int64_t row = 0, step = 1 + turn % 11; row < in.n_q; row += step) {
@@ -87,10 +92,13 @@ static void test_decode(void **state) {
     for (int t = 0; t < n; t++)
         for (int w = 0; w < 4; w++)
             for (int hard = 0; hard < 2; hard++) {
-                problem in = {.n_q = 150,
-                              .n_k = 150,
+                int64_t rows = t == 0 ? 530 : 270;
+                problem in = {.n_q = rows,
+                              .n_k = rows,
                               .dim = 20,
-                              .value_dim = 12,
+                              .value_dim = w % 2 ? 12 : 16,
+                              .bias = 40,
+                              .rope = 8 * hard,
                               .left = windows[w],
                               .right = 0,
                               .alibi = 0.1,
@@ -102,6 +110,7 @@ static void test_decode(void **state) {
                     qkv_attend a = c->a;
                     a.n_q = a.row1 = 1;
                     a.n_k = i + 1;
+                    if (hard) a.rope_k = ROPE_OFFSET;
                     a.q += i * a.q_row;
                     a.o = o.p;
                     a.lse = lse.p;

@@ -4,7 +4,7 @@
 #include "kernels/cost.h"
 #include "kernels/count.h"
 
-static const int64_t lengths[] = {0, 1, 2, 5, 16, 17, 63, 64, 65, 100, 130};
+static const int64_t lengths[] = {0, 1, 2, 5, 16, 17, 64, 65, 130, 256, 300};
 static const int64_t spans[][2] = {{-1, -1}, {-1, 0}, {0, -1}, {0, 0}, {3, 2}, {16, 16}, {30, 0}, {1000, 1000}, {-1, 7}};
 static const int64_t widths[][2] = {{1, 1}, {8, 24}, {16, 16}, {33, 17}, {64, 64}};
 enum { LENGTHS = sizeof lengths / sizeof *lengths, SPANS = sizeof spans / sizeof *spans, WIDTHS = sizeof widths / sizeof *widths };
@@ -40,7 +40,9 @@ static void test_products(void **state) {
                               .right = spans[s][1],
                               .alibi = turn % 3 ? 0 : 0.1,
                               .softcap = turn % 4 ? 0 : 2,
-                              .dropout = turn % 5 ? 0 : 0.1};
+                              .dropout = turn % 5 ? 0 : 0.1,
+                              .bias = turn % 7 ? 0 : 9,
+                              .rope = turn % 6 || d[0] < 2 ? 0 : d[0] / 2 * 2};
                 attention_case *c = case_make(in);
                 qkv_counted = (qkv_counts){0};
                 run_forward(t, &c->a);

@@ -13,15 +13,15 @@ static void products(void **state) {
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 5; j++)
             for (int l = 0; l < 4; l++)
-                for (int turned = 0; turned < 2; turned++) {
+                for (int more = 0; more < 2; more++) {
                     int64_t m = ms[i], n = ns[j], k = ks[l];
                     real *a = random_reals(&d, m * k, 1), *b = random_reals(&d, n * k, 1), *c = random_reals(&d, m * n, 1);
                     real *packed = random_reals(&d, qkv_packed_size(k, n), 1);
                     qkv_counted = (qkv_counts){0};
-                    counting->gemm_pack(k, n, 0, n, b, n, 1, packed);
+                    counting->gemm_pack(k, n, 0, k, 0, n, b, n, 1, packed);
                     assert_int_equal(qkv_counted.fma + qkv_counted.other + qkv_counted.math, 0); /* packing is moving */
-                    qkv_gemm g = {.m = m, .k = k, .n1 = n, .a = a, .a_row = turned ? 1 : k, .a_col = turned ? m : 1, .packed = packed,
-                                  .c = c, .ldc = n, .accumulate = turned};
+                    qkv_gemm g = {.m = m, .k = k, .n1 = n, .a = a, .a_row = k, .a_col = 1, .packed = packed,
+                                  .c = c, .ldc = n, .accumulate = more};
                     counting->gemm(&g);
                     qkv_cost cost = qkv_cost_gemm(m, n, k);
                     assert_int_equal(2 * qkv_counted.fma, (uint64_t)cost.executed);

@@ -106,7 +106,7 @@ static void dropout_repeats_itself(void **state) {
     FOR_EACH_TABLE(t) {
         dice d = {6, 0};
         const uint64_t rows[3] = {7, 1u << 20, 3};
-        qkv_dropout drop = {(real)0.3, 99, rows};
+        qkv_dropout drop = {(real)0.3, 99, rows, 0};
         real *x = random_reals(&d, 3 * 50, 1), *base = random_reals(&d, 3 * 50, 1), y[150], z[150], one[37];
         t->dropout(3, 50, NULL, 0, x, 50, y, 50, drop);
         t->dropout(3, 50, base, 50, x, 50, z, 50, drop);
@@ -119,6 +119,10 @@ static void dropout_repeats_itself(void **state) {
         drop.row_key = rows + 2;
         t->dropout(1, 37, NULL, 0, x + 100, 50, one, 37, drop);
         check_same(one, y + 100, 37, t, "a row alone");
+        drop.column = 13;
+        t->dropout(1, 37, NULL, 0, x + 113, 50, one, 37, drop);
+        check_same(one, y + 113, 37, t, "columns from the thirteenth");
+        drop.column = 0;
         memcpy(z, x, sizeof z);
         drop.row_key = rows;
         t->dropout(3, 50, z, 50, z, 50, z, 50, drop); /* all three the same buffer */
@@ -144,8 +148,8 @@ static void dropout_looks_random(void **state) {
         static const double ps[] = {0.1, 0.5, 0.9};
         for (int q = 0; q < 3; q++) {
             double p = ps[q], keep = 1 - p, n = ROWS * COLS;
-            t->dropout(ROWS, COLS, NULL, 0, one, COLS, a, COLS, (qkv_dropout){(real)p, 1, rows});
-            t->dropout(ROWS, COLS, NULL, 0, one, COLS, b, COLS, (qkv_dropout){(real)p, 2, rows});
+            t->dropout(ROWS, COLS, NULL, 0, one, COLS, a, COLS, (qkv_dropout){(real)p, 1, rows, 0});
+            t->dropout(ROWS, COLS, NULL, 0, one, COLS, b, COLS, (qkv_dropout){(real)p, 2, rows, 0});
             double mean = 0, right = 0, down = 0, keys = 0, row_spread = 0, column_spread = 0;
             for (int i = 0; i < ROWS * COLS; i++) {
                 double u = (a[i] != 0) - keep;

@@ -65,7 +65,7 @@ static void there_and_back(void **state) {
         assert_true(a.position == b.position && a.pooling == b.pooling && a.norm == b.norm && a.activation == b.activation);
         assert_true(a.post_norm == b.post_norm && a.bias == b.bias && a.span.left == b.span.left && a.span.right == b.span.right);
         assert_true(a.norm_epsilon == b.norm_epsilon && a.dropout == b.dropout && a.attention_dropout == b.attention_dropout);
-        assert_true(a.embedding_dropout == b.embedding_dropout);
+        assert_true(a.embedding_dropout == b.embedding_dropout && a.bf16 == b.bf16 && a.bf16 == (strstr(text, "bf16") != NULL));
         free(text);
         json_decref(json);
         json_decref(again);
@@ -93,6 +93,23 @@ static void names(void **state) {
     json_decref(json);
 }
 
+/* What newer programs added is written only where it is not as it was before. */
+static void flags(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    for (int i = 0; i < 4; i++) {
+        qkv_config c = net_config(), back;
+        json_t *json;
+        c.multi_label = i & 1, c.pair = i & 2;
+        NET_OK(&ctx, qkv_config_to_json(&ctx, &c, &json));
+        assert_int_equal(json_object_get(json, "multi_label") != NULL, c.multi_label);
+        assert_int_equal(json_object_get(json, "pair") != NULL, c.pair);
+        NET_OK(&ctx, qkv_config_from_json(&ctx, json, &back));
+        assert_true(back.multi_label == c.multi_label && back.pair == c.pair);
+        json_decref(json);
+    }
+}
+
 static void wrong(qkv_ctx *ctx, const char *key, json_t *value, qkv_status status, const char *words) {
     qkv_config c = net_config(), back;
     json_t *json;
@@ -116,6 +133,7 @@ static void wrong_json(void **state) {
     wrong(&ctx, "dropout", json_null(), QKV_BAD_FORMAT, "config: dropout is null, expected a number");
     wrong(&ctx, "norm", json_string("batch"), QKV_BAD_FORMAT, "config: norm is \"batch\", which this version does not know");
     wrong(&ctx, "norm", json_array(), QKV_BAD_FORMAT, "config: norm is an array, expected a name");
+    wrong(&ctx, "pair", json_integer(1), QKV_BAD_FORMAT, "config: pair is an integer, expected true or false");
     wrong(&ctx, "rotary", json_true(), QKV_BAD_FORMAT, "config: unknown key \"rotary\" (written by a newer version?)");
     qkv_config c;
     json_t *list = json_array();
@@ -133,6 +151,6 @@ static void wrong_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(accepted), cmocka_unit_test(refused), cmocka_unit_test(there_and_back),
-                                       cmocka_unit_test(names), cmocka_unit_test(wrong_json)};
+                                       cmocka_unit_test(names), cmocka_unit_test(flags), cmocka_unit_test(wrong_json)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

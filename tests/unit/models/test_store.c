@@ -125,6 +125,13 @@ static void set(edited *e, const char *key, const char *value) {
     find_metadata(e, key)->value = value;
 }
 
+/* A new entry, in the order of the keys. */
+static void add(edited *e, const char *key, const char *value) {
+    int64_t at = e->n_metadata++;
+    for (; at > 0 && strcmp(e->metadata[at - 1].key, key) > 0; at--) e->metadata[at] = e->metadata[at - 1];
+    e->metadata[at] = (qkv_metadata){key, value};
+}
+
 static void drop(edited *e, const char *key) {
     qkv_metadata *m = find_metadata(e, key);
     memmove(m, m + 1, (size_t)(e->metadata + --e->n_metadata - m) * sizeof *m);
@@ -270,6 +277,34 @@ static void no_record(edited *e) {
 static void record_list(edited *e) {
     set(e, "qkv.record", "[1]");
 }
+static void multi_label(edited *e) {
+    replace(e, "qkv.config", "\"span_left\"", "\"multi_label\":true,\"span_left\"");
+}
+static void multi_label_number(edited *e) {
+    replace(e, "qkv.config", "\"span_left\"", "\"multi_label\":1,\"span_left\"");
+}
+static void thresholds_alone(edited *e) {
+    add(e, "qkv.thresholds", "[0.5]");
+}
+static void few_thresholds(edited *e) {
+    multi_label(e);
+    add(e, "qkv.thresholds", "[0.5]");
+}
+static void threshold_zero(edited *e) {
+    multi_label(e);
+    add(e, "qkv.thresholds", "[0.5,0.5,0,0.5,0.5,0.5,0.5,0.5]");
+}
+static void threshold_text(edited *e) {
+    multi_label(e);
+    add(e, "qkv.thresholds", "[\"x\",0.5,0.5,0.5,0.5,0.5,0.5,0.5]");
+}
+static void thresholds_object(edited *e) {
+    multi_label(e);
+    add(e, "qkv.thresholds", "{}");
+}
+static void tokenizer_form(edited *e) {
+    replace(e, "qkv.tokenizer", "\"lowercase\"", "\"normalize\":\"nfd\",\"lowercase\"");
+}
 static void no_checksum(edited *e) {
     drop(e, "qkv.sha256");
 }
@@ -318,6 +353,14 @@ static const struct {
     {tokenizer_empty, "qkv.tokenizer: "},
     {no_record, "no qkv.record"},
     {record_list, "qkv.record is not an object"},
+    {multi_label, "no qkv.thresholds"},
+    {multi_label_number, "multi_label is an integer, expected true or false"},
+    {thresholds_alone, "qkv.thresholds in a model of one class a text"},
+    {few_thresholds, "1 thresholds for 8 classes"},
+    {threshold_zero, "threshold 2 is not a number above 0 and at most 1"},
+    {threshold_text, "threshold 0 is not a number"},
+    {thresholds_object, "qkv.thresholds is not an array"},
+    {tokenizer_form, "\"normalize\" is not one of nfc, nfkc"},
     {no_checksum, "no qkv.sha256"},
 };
 

@@ -1,7 +1,9 @@
 /* The linear op against plain loops: small and odd shapes, and some that are cut into chunks; strides; frozen weights. */
 #include "ops.h"
 
+#include "ops/activation.h"
 #include "ops/linear.h"
+#include "ops/residual.h"
 
 /* A chain in float against one in double: a few roundings of the sum of the sizes of its terms. */
 static void close_to(const char *what, double got, double sum, double sizes) { ops_near(what, got - sum, 0, 5e-7 * sizes + 1e-6); }
@@ -58,7 +60,7 @@ static void one(int64_t rows, int64_t in_cols, int64_t out_cols, bool bias) {
     /* a packed copy made beforehand: the same bits */
     real *packed = aligned_alloc(64, ((size_t)qkv_packed_size(in_cols, out_cols) * sizeof(real) + 63) / 64 * 64);
     qkv_mat frozen = ops_mat(rows, out_cols, out_cols + 5, 14);
-    qkv_linear_pack(&bench->ctx, qkv_weight(&bench->x, l.weight), out_cols, in_cols, packed);
+    qkv_linear_pack(&bench->ctx, false, qkv_weight(&bench->x, l.weight), out_cols, in_cols, packed);
     bench->x.packed = packed;
     OPS_OK(qkv_linear_forward(&bench->x, l, in, frozen));
     for (int64_t r = 0; r < rows; r++)
@@ -116,7 +118,58 @@ static void wrong_shapes(void **state) {
     ops_end(bench);
 }
 
+/* What follows a product in its blocks has the bits of the op that would follow it, on more columns and rows than a block. */
+static void what_follows(void **state) {
+    (void)state;
+    enum { ROWS = 230, IN = 40, OUT = 600 };
+    ops_bench one_bench, *bench = &one_bench;
+    ops_start(bench, 3);
+    qkv_linear l = {.bias = -1};
+    OPS_OK(qkv_reg_add(&bench->reg, "", "w", OUT, IN, (qkv_param_kind){.matrix = true}, &l.weight));
+    ops_ready(bench, (int64_t)sizeof(real) << 21);
+    uint64_t keys[ROWS];
+    for (int i = 0; i < ROWS; i++) keys[i] = (uint64_t)(5 * i);
+    qkv_dropout d = {(real)0.3, 21, keys, 0};
+    qkv_mat in = ops_mat(ROWS, IN, IN + 3, 10), out = ops_mat(ROWS, OUT, OUT + 5, 11), want = ops_mat(ROWS, OUT, OUT, 12);
+    qkv_mat other = ops_mat(ROWS, OUT, OUT + 1, 13), din = ops_mat(ROWS, IN, IN, 14), wide = ops_mat(ROWS, IN, IN + 2, 15);
+    qkv_mat got = ops_mat(ROWS, OUT, OUT + 2, 16);
+
+    OPS_OK(qkv_linear_forward(&bench->x, l, in, out));
+    OPS_OK(qkv_residual(&bench->x, &other, out, want, d));
+    OPS_OK(qkv_linear_forward_then(&bench->x, l, in, got, &(qkv_linear_then){.kind = QKV_THEN_RESIDUAL, .other = other, .dropout = d}));
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < OUT; c++) assert_true(ops_at(got, r, c) == ops_at(want, r, c));
+
+    OPS_OK(qkv_activation_forward(&bench->x, QKV_KERNEL_GELU, false, out, want));
+    OPS_OK(qkv_linear_forward_then(&bench->x, l, in, got, &(qkv_linear_then){.kind = QKV_THEN_ACT, .other = other, .act = QKV_KERNEL_GELU}));
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < OUT; c++) {
+            assert_true(ops_at(got, r, c) == ops_at(out, r, c));
+            assert_true(ops_at(other, r, c) == ops_at(want, r, c));
+        }
+    OPS_OK(qkv_linear_forward_then(&bench->x, l, in, got, &(qkv_linear_then){.kind = QKV_THEN_ACT, .other = got, .act = QKV_KERNEL_GELU}));
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < OUT; c++) assert_true(ops_at(got, r, c) == ops_at(want, r, c));
+
+    qkv_mat slope = ops_mat(ROWS, IN, IN, 17);
+    OPS_OK(qkv_linear_backward(&bench->x, l, in, out, &din));
+    OPS_OK(qkv_activation_backward(&bench->x, QKV_KERNEL_SILU, false, wide, din, slope));
+    OPS_OK(qkv_linear_backward_then(&bench->x, l, in, out, &din, &(qkv_linear_then){.kind = QKV_THEN_SLOPE, .other = wide, .act = QKV_KERNEL_SILU}));
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < IN; c++) assert_true(ops_at(din, r, c) == ops_at(slope, r, c));
+
+    d.row_key = NULL;
+    qkv_linear_then bad = {.kind = QKV_THEN_RESIDUAL, .other = other, .dropout = d};
+    assert_int_equal(qkv_linear_forward_then(&bench->x, l, in, got, &bad), QKV_INTERNAL);
+    bad = (qkv_linear_then){.kind = QKV_THEN_ACT, .other = wide};
+    assert_int_equal(qkv_linear_forward_then(&bench->x, l, in, got, &bad), QKV_INTERNAL);
+    qkv_mat all[] = {in, out, want, other, din, wide, got, slope};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i].p);
+    ops_end(bench);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(small_shapes), cmocka_unit_test(large_shapes), cmocka_unit_test(wrong_shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_shapes), cmocka_unit_test(large_shapes), cmocka_unit_test(wrong_shapes),
+                                       cmocka_unit_test(what_follows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ static void dropout(void **state) {
     qkv_mat base = ops_mat(ROWS, COLS, COLS + 1, 3), in = ops_mat(ROWS, COLS, COLS, 4), out = ops_mat(ROWS, COLS, COLS + 2, 5);
     uint64_t keys[ROWS];
     for (int r = 0; r < ROWS; r++) keys[r] = qkv_key2(8, (uint64_t)r / 2); /* rows in pairs of one key */
-    qkv_dropout d = {(real)0.25, 17, keys};
+    qkv_dropout d = {(real)0.25, 17, keys, 0};
     OPS_OK(qkv_residual(&bench->x, &base, in, out, d));
     int64_t dropped = 0;
     for (int64_t r = 0; r < ROWS; r++)
@@ -153,7 +153,7 @@ static void dropout(void **state) {
     for (int64_t c = 0; c < COLS; c++) assert_true(ops_at(out, 0, c) == ops_at(in, 0, c) / 2);
     d.row_key = NULL;
     assert_int_equal(qkv_residual(&bench->x, NULL, in, out, d), QKV_INTERNAL);
-    d = (qkv_dropout){1, 17, keys};
+    d = (qkv_dropout){1, 17, keys, 0};
     assert_int_equal(qkv_residual(&bench->x, NULL, in, out, d), QKV_INTERNAL);
     free(base.p);
     free(in.p);
@@ -208,7 +208,45 @@ static void losses(void **state) {
     ops_end(bench);
 }
 
+/* The gradient past a norm and the dropout behind it, in one op: the bits of three, on more rows than a chunk. */
+static void norm_with_what_is_beside_it(void **state) {
+    (void)state;
+    enum { ROWS = 300, COLS = 250 };
+    ops_bench one_bench, *bench = &one_bench;
+    ops_start(bench, 3);
+    qkv_norm_op n = {.epsilon = 1e-5};
+    OPS_OK(qkv_reg_add(&bench->reg, "", "g", 1, COLS, (qkv_param_kind){0}, &n.gain));
+    OPS_OK(qkv_reg_add(&bench->reg, "", "b", 1, COLS, (qkv_param_kind){0}, &n.bias));
+    ops_ready(bench, 1 << 20);
+    uint64_t keys[ROWS];
+    for (int i = 0; i < ROWS; i++) keys[i] = (uint64_t)(3 * i);
+    const qkv_dropout d = {(real)0.25, 17, keys, 0};
+    qkv_mat in = ops_mat(ROWS, COLS, COLS + 2, 3), out = ops_mat(ROWS, COLS, COLS, 4), dout = ops_mat(ROWS, COLS, COLS + 1, 5);
+    qkv_mat base = ops_mat(ROWS, COLS, COLS + 3, 6), want = ops_mat(ROWS, COLS, COLS, 7), got = ops_mat(ROWS, COLS, COLS + 4, 8);
+    qkv_mat want_dropped = ops_mat(ROWS, COLS, COLS, 9), dropped = ops_mat(ROWS, COLS, COLS + 1, 10);
+    qkv_norm_saved saved;
+    OPS_OK(qkv_norm_forward(&bench->x, &n, in, out, &saved));
+    OPS_OK(qkv_norm_backward(&bench->x, &n, dout, want, &saved));
+    OPS_OK(qkv_scaled_sum(&bench->x, 1, base, 1, want));
+    OPS_OK(qkv_residual(&bench->x, NULL, want, want_dropped, d));
+    OPS_OK(qkv_norm_backward_sum(&bench->x, &n, dout, &base, got, &dropped, d, &saved));
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < COLS; c++) {
+            assert_true(ops_at(got, r, c) == ops_at(want, r, c));
+            assert_true(ops_at(dropped, r, c) == ops_at(want_dropped, r, c));
+        }
+    ops_untouched(got);
+    ops_untouched(dropped);
+    qkv_dropout bad = d;
+    bad.row_key = NULL;
+    assert_int_equal(qkv_norm_backward_sum(&bench->x, &n, dout, &base, got, &dropped, bad, &saved), QKV_INTERNAL);
+    qkv_mat all[] = {in, out, dout, base, want, got, want_dropped, dropped};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i].p);
+    ops_end(bench);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(activations), cmocka_unit_test(dropout), cmocka_unit_test(losses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(activations), cmocka_unit_test(dropout), cmocka_unit_test(losses),
+                                       cmocka_unit_test(norm_with_what_is_beside_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

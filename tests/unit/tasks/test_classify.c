@@ -70,12 +70,12 @@ static qkv_status fit(qkv_ctx *ctx, const qkv_classify_options *o, const char *t
     ctx->log = on_log;
     ctx->stop_user = ctx->log_user = s;
     qkv_train_callbacks callbacks = {on_event, s};
-    return qkv_classify_fit(ctx, o, NULL, train, dev, &callbacks, model);
+    return qkv_classify_fit(ctx, o, NULL, train, dev, NULL, &callbacks, model);
 }
 
 static void predict(const qkv_model *model, const char *text, float *p) {
     int64_t length = (int64_t)strlen(text);
-    assert_int_equal(qkv_classify_apply(model, 1, &text, &length, p), QKV_OK);
+    assert_int_equal(qkv_classify_apply(model, 1, &text, &length, p, NULL), QKV_OK);
 }
 
 static void learns_a_separable_set(void **state) {
@@ -104,7 +104,7 @@ static void learns_a_separable_set(void **state) {
     assert_true(s.first_epoch_flops > 0 && fabs(s.first_epoch_flops / s.first_epoch_steps / s.plan.flops_per_step - 1) < 1e-12);
 
     qkv_classify_report *r;
-    assert_int_equal(qkv_classify_score(model, test, NULL, NULL, &r), QKV_OK);
+    assert_int_equal(qkv_classify_score(model, test, NULL, NULL, NULL, &r), QKV_OK);
     assert_int_equal(r->rows, 100);
     assert_true(r->accuracy == 1 && r->macro_f1 == 1 && r->micro_f1 == 1 && r->weighted_f1 == 1);
     assert_true(r->loss < 0.3);
@@ -147,16 +147,16 @@ static void answers_do_not_depend_on_the_company(void **state) {
         texts[i] = i % 7 == 0 ? NULL : bytes[i];
         lengths[i] = i % 7 == 0 ? 0 : n;
     }
-    assert_int_equal(qkv_classify_apply(model, TEXTS, texts, lengths, &together[0][0]), QKV_OK);
+    assert_int_equal(qkv_classify_apply(model, TEXTS, texts, lengths, &together[0][0], NULL), QKV_OK);
     for (int i = 0; i < TEXTS; i += 13) {
-        assert_int_equal(qkv_classify_apply(model, 1, &texts[i], &lengths[i], alone), QKV_OK);
+        assert_int_equal(qkv_classify_apply(model, 1, &texts[i], &lengths[i], alone, NULL), QKV_OK);
         assert_memory_equal(alone, together[i], sizeof alone);
         assert_true(fabsf(alone[0] + alone[1] - 1) < 1e-6f);
     }
     ctx.threads = 1;
-    assert_int_equal(qkv_classify_apply(model, TEXTS, texts, lengths, &again[0][0]), QKV_OK);
+    assert_int_equal(qkv_classify_apply(model, TEXTS, texts, lengths, &again[0][0], NULL), QKV_OK);
     assert_memory_equal(again, together, sizeof again);
-    assert_int_equal(qkv_classify_apply(model, 0, NULL, NULL, NULL), QKV_OK);
+    assert_int_equal(qkv_classify_apply(model, 0, NULL, NULL, NULL, NULL), QKV_OK);
     qkv_model_free(model);
     assert_int_equal(memory.blocks, 0);
 }
@@ -281,7 +281,7 @@ static void unseen_labels_are_errors(void **state) {
     assert_non_null(strstr(s.log, "'maybe'"));
     assert_true(fabs(s.end.accuracy - 0.4) < 1e-12);
     qkv_classify_report *r;
-    assert_int_equal(qkv_classify_score(model, dev, NULL, NULL, &r), QKV_OK);
+    assert_int_equal(qkv_classify_score(model, dev, NULL, NULL, NULL, &r), QKV_OK);
     assert_int_equal(r->rows, 5);
     assert_int_equal(r->unseen, 2);
     assert_string_equal(r->unseen_labels[0].label, "maybe");
@@ -370,7 +370,7 @@ static void empty_rows_are_counted(void **state) {
     assert_int_equal(s.data.cut_tokens, 44);
     assert_int_equal(s.data.train_tokens, 4 + 3 + 3);
     qkv_classify_report *r;
-    assert_int_equal(qkv_classify_score(model, train, NULL, NULL, &r), QKV_OK);
+    assert_int_equal(qkv_classify_score(model, train, NULL, NULL, NULL, &r), QKV_OK);
     assert_int_equal(r->cut_rows, 1);
     assert_int_equal(r->by_length[0].rows, 4);
     assert_int_equal(r->by_length[2].rows, 1);
@@ -499,7 +499,7 @@ static void a_dev_set_without_a_known_label(void **state) {
         assert_true(s.end.accuracy == 0 && s.end.macro_f1 == 0 && isnan(s.end.loss));
         assert_true(json_is_null(json_object_get(json_object_get(model->record, "metrics"), "loss")));
         qkv_classify_report *r;
-        assert_int_equal(qkv_classify_score(model, dev, NULL, NULL, &r), QKV_OK);
+        assert_int_equal(qkv_classify_score(model, dev, NULL, NULL, NULL, &r), QKV_OK);
         assert_true(r->rows == 2 && r->accuracy == 0 && isnan(r->loss));
         qkv_classify_score_free(&ctx, r);
         qkv_model_free(model);

@@ -15,7 +15,7 @@ static void lengths_out_of_range(void **state) {
     const char *texts[] = {"a", "b"};
     for (int kind = QKV_TOKENIZER_BPE; kind <= QKV_TOKENIZER_BYTE; kind++)
         for (int lowercase = 0; lowercase < 2; lowercase++) {
-            qkv_tokenizer_options o = {(qkv_tokenizer_kind)kind, 300, lowercase};
+            qkv_tokenizer_options o = {(qkv_tokenizer_kind)kind, 300, lowercase, 0};
             qkv_tokenizer *t = (void *)&o;
             refused(&ctx, qkv_tokenizer_train(&ctx, &o, 2, texts, (int64_t[]){1, INT64_MAX}, &t),
                     "text 1 has a length of 9223372036854775807");
@@ -46,7 +46,7 @@ static void null_pointers(void **state) {
     (void)state;
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = test_ctx(&memory);
-    qkv_tokenizer_options o = {QKV_TOKENIZER_BPE, 300, 0};
+    qkv_tokenizer_options o = {QKV_TOKENIZER_BPE, 300, 0, 0};
     qkv_tokenizer *t;
     int64_t n = 7;
     refused(&ctx, qkv_tokenizer_train(&ctx, NULL, 0, NULL, NULL, &t), "options are NULL");

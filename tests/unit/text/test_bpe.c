@@ -8,7 +8,7 @@
 
 static qkv_tokenizer *train(qkv_ctx *ctx, qkv_tokenizer_kind kind, int64_t vocab, int lowercase, const samples *s) {
     qkv_tokenizer *t;
-    qkv_tokenizer_options o = {kind, vocab, lowercase};
+    qkv_tokenizer_options o = {kind, vocab, lowercase, 0};
     assert_int_equal(qkv_tokenizer_train(ctx, &o, s->count, s->texts, s->lengths, &t), QKV_OK);
     assert_non_null(t);
     return t;
@@ -283,8 +283,8 @@ static void sizes_and_limits(void **state) {
         assert_int_equal(qkv_tokenizer_vocab(t), vocab);
         qkv_tokenizer_free(t);
     }
-    qkv_tokenizer_options small = {QKV_TOKENIZER_BPE, 259, 0}, large = {QKV_TOKENIZER_CHAR, INT64_MAX, 0},
-                          odd = {(qkv_tokenizer_kind)7, 300, 0};
+    qkv_tokenizer_options small = {QKV_TOKENIZER_BPE, 259, 0, 0}, large = {QKV_TOKENIZER_CHAR, INT64_MAX, 0, 0},
+                          odd = {(qkv_tokenizer_kind)7, 300, 0, 0};
     assert_int_equal(qkv_tokenizer_train(&ctx, &small, 0, NULL, NULL, &t), QKV_BAD_CONFIG);
     assert_string_equal(ctx.message,
                         "vocab=259 is too small for byte-level BPE: it needs at least 260 (4 special tokens and 256 bytes)");
@@ -417,7 +417,7 @@ static void every_failing_allocation_is_survived(void **state) {
             qkv_tokenizer *t;
             qkv_token tokens[3000];
             int64_t count;
-            qkv_tokenizer_options o = {(qkv_tokenizer_kind)kind, 400, 1};
+            qkv_tokenizer_options o = {(qkv_tokenizer_kind)kind, 400, 1, 0};
             qkv_status status = qkv_tokenizer_train(&ctx, &o, s.count, s.texts, s.lengths, &t);
             if (status == QKV_OK) status = qkv_tokenizer_encode(&ctx, t, run, 3000, tokens, 3000, &count);
             done = memory.calls < k;

@@ -4,7 +4,7 @@
 
 static qkv_tokenizer *train(qkv_ctx *ctx, qkv_tokenizer_kind kind, int64_t vocab, int lowercase, const char *text, int64_t length) {
     qkv_tokenizer *t;
-    qkv_tokenizer_options o = {kind, vocab, lowercase};
+    qkv_tokenizer_options o = {kind, vocab, lowercase, 0};
     assert_int_equal(qkv_tokenizer_train(ctx, &o, 1, &text, &length, &t), QKV_OK);
     return t;
 }

@@ -93,7 +93,7 @@ static void lower_case_keeps_its_origin(void **state) {
     TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     qkv_folded f;
     const char *text = "A\u0130\u212Ab\xFF\u00C9\u1E9E\u023A."; /* 1 + 2 + 3 + 1 + 1 + 2 + 3 + 2 + 1 bytes */
-    assert_int_equal(qkv_folded_make(&ctx, true, text, 16, &f), QKV_OK);
+    assert_int_equal(qkv_folded_make(&ctx, QKV_NORMALIZE_NONE, true, text, 16, &f), QKV_OK);
     const char *lower = "ai\u0307kb\xFF\u00E9\u00DF\u2C65."; /* 1 + 3 + 1 + 1 + 1 + 2 + 2 + 3 + 1 bytes */
     assert_int_equal(f.length, 15);
     assert_memory_equal(f.text, lower, 15);
@@ -118,7 +118,7 @@ static void lower_case_never_grows_by_more_than_half(void **state) {
         char text[4];
         int size = qkv_utf8_put(cp, text);
         qkv_folded f;
-        assert_int_equal(qkv_folded_make(&ctx, true, text, size, &f), QKV_OK);
+        assert_int_equal(qkv_folded_make(&ctx, QKV_NORMALIZE_NONE, true, text, size, &f), QKV_OK);
         assert_true(2 * f.length <= 3 * size);
         assert_int_equal(qkv_utf8_faults(f.text, f.length), cp == 0);
         qkv_folded_free(&f);

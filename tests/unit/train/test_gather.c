@@ -1,6 +1,7 @@
 /* Rows side by side, and token dropout that depends on nothing but seed, step, data row and position. */
 #include "support.h"
 
+#include "qkv/tokenizer.h"
 #include "train/gather.h"
 
 enum { ROWS = 6 };
@@ -69,6 +70,10 @@ static void dropout_follows_the_row(void **state) {
         qkv_gather_drop(&g, &b, 0.3, 0, 1 + k, 2 - k);
         assert_memory_not_equal(alone, b.ids, sizeof alone);
     }
+    qkv_gather_rows(&g, &data, (const int64_t[]){5}, 1, false, &b);
+    for (int i = 0; i < 188; i++) g.ids[i] = QKV_TOKEN_SEP; /* what parts two texts stays */
+    qkv_gather_drop(&g, &b, 0.95, 0, 1, 1);
+    for (int i = 0; i < 188; i++) assert_int_equal(g.ids[i], QKV_TOKEN_SEP);
     qkv_gather_rows(&g, &data, (const int64_t[]){5}, 1, false, &b);
     qkv_gather_drop(&g, &b, 0, 0, 1, 1);
     assert_memory_equal(b.ids, ids + 12, sizeof alone);

@@ -1,0 +1,250 @@
+/* qkv bench: how fast the pieces run, beside what the machine could do. */
+#include "bench.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include "progress.h"
+
+typedef struct bench_values {
+    int64_t threads;
+    const char *dtype, *json;
+    int quick, list;
+    double seconds, dropout;
+    int64_t m, n, k, dim, value_dim, heads, kv_heads, batch, layers, ffn;
+    qkv_span window;
+} bench_values;
+
+#define AT(field) offsetof(bench_values, field)
+#define SIZE(name, field, most, help)                                                                                              \
+    { name, 0, CLI_INT, AT(field), "N", NULL, 1, most, help }
+static const cli_option options[] = {
+    {"threads", 0, CLI_INT, AT(threads), "N", NULL, 1, 1024,
+     "measure with N threads; without it, with one and with every core allowed"},
+    {"dtype", 0, CLI_TEXT, AT(dtype), "NAME", "f32", 0, 0, "of the numbers: f32, bf16"},
+    {"quick", 0, CLI_FLAG, AT(quick), NULL, NULL, 0, 0, "fewer cases, less time for each: less than a minute"},
+    {"seconds", 0, CLI_REAL, AT(seconds), "X", NULL, 0.01, 3600, "spend at least X seconds on each case [0.5, with --quick 0.1]"},
+    {"json", 0, CLI_TEXT, AT(json), "FILE", NULL, 0, 0,
+     "write machine and results as JSON too; - is standard output, instead of the table"},
+    {"list", 0, CLI_FLAG, AT(list), NULL, NULL, 0, 0, "print the cases and measure nothing"},
+    SIZE("m", m, 1 << 24, "gemm: rows of the result"),
+    SIZE("n", n, 1 << 24, "gemm: its columns; elsewhere the length of a sequence, or the rows"),
+    SIZE("k", k, 1 << 24, "gemm: length of the sums"),
+    SIZE("dim", dim, 65536, "width of an attention head; elsewhere of the model"),
+    SIZE("value-dim", value_dim, 65536, "attention: width of the values, where it is another one"),
+    SIZE("heads", heads, 65536, "attention heads"),
+    SIZE("kv-heads", kv_heads, 65536, "key/value heads, a divisor of heads"),
+    SIZE("batch", batch, 1 << 24, "sequences, or texts"),
+    SIZE("layers", layers, 65536, "encoder blocks"),
+    SIZE("ffn", ffn, 65536, "width inside the feed-forward layers"),
+    {"window", 0, CLI_SPAN, AT(window), "L,R", NULL, 0, 0,
+     "attention: neighbours seen to the left and right, -1: all; -1,0 is causal"},
+    {"dropout", 0, CLI_REAL, AT(dropout), "X", NULL, 0, 0.95, "on the attention weights, and in training on the layers"},
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+typedef struct bench_run {
+    const bench_values *values;
+    qkv_ctx *ctx[2]; /* one thread, all threads; or the one that was asked for */
+    qkv_machine machine[2];
+    int count;
+    FILE *json;
+    json_t *cases;
+    cli_progress progress;
+    qkv_bench_options options;
+    int64_t done, all;
+    bench_columns columns;
+} bench_run;
+
+static int given(const cli_args *args, const char *name) {
+    for (int i = 0; i < OPTIONS; i++)
+        if (!strcmp(options[i].name, name)) return (int)(args->given >> i & 1);
+    return 0;
+}
+
+static int read_options(const cli_verb *verb, const bench_values *v, const cli_args *args, qkv_bench_options *o) {
+    qkv_bench_init(o);
+    o->what = args->count ? args->words[0] : "all";
+    o->quick = v->quick;
+    o->seconds = v->seconds;
+    if (!strcmp(v->dtype, "bf16"))
+        o->dtype = QKV_BENCH_BF16;
+    else if (strcmp(v->dtype, "f32"))
+        return cli_wrong_use(verb, "--dtype=%s: expected f32 or bf16", v->dtype);
+    if (given(args, "m")) o->m = v->m;
+    if (given(args, "n")) o->n = v->n;
+    if (given(args, "k")) o->k = v->k;
+    if (given(args, "dim")) o->dim = v->dim;
+    if (given(args, "value-dim")) o->value_dim = v->value_dim;
+    if (given(args, "heads")) o->heads = v->heads;
+    if (given(args, "kv-heads")) o->kv_heads = v->kv_heads;
+    if (given(args, "batch")) o->batch = v->batch;
+    if (given(args, "layers")) o->layers = v->layers;
+    if (given(args, "ffn")) o->ffn = v->ffn;
+    if (given(args, "window")) o->window = v->window;
+    if (given(args, "dropout")) o->dropout = v->dropout;
+    return CLI_GO_ON;
+}
+
+/* One thread and all of them, or what --threads says. */
+static int open_contexts(const cli_verb *verb, bench_run *run) {
+    int code = cli_open(verb, run->values->threads, 1, &run->progress, &run->ctx[0]);
+    if (code != CLI_GO_ON) return code;
+    run->count = 1;
+    if (run->values->threads) return CLI_GO_ON;
+    qkv_machine m;
+    qkv_status status = qkv_machine_describe(run->ctx[0], &m);
+    if (status != QKV_OK) return cli_fail(run->ctx[0], status);
+    if (m.threads == 1) return CLI_GO_ON;
+    run->ctx[1] = run->ctx[0];
+    run->count = 2;
+    return cli_open(verb, 1, 1, &run->progress, &run->ctx[0]);
+}
+
+static int wants_table(const bench_run *run) {
+    return run->json != stdout;
+}
+
+static int measure_machine(bench_run *run) {
+    for (int i = 0; i < run->count; i++) {
+        qkv_status status = qkv_machine_measure(run->ctx[i], run->options.quick ? 0.2 : 2, 1, &run->machine[i]);
+        if (status == QKV_NO_MEMORY) {
+            cli_say("warning: %s; memory is not measured", qkv_message(run->ctx[i]));
+            status = qkv_machine_measure(run->ctx[i], 0.2, 0, &run->machine[i]);
+        }
+        if (status != QKV_OK) return cli_fail(run->ctx[i], status);
+    }
+    if (wants_table(run)) bench_machine_text(run->machine, run->count);
+    return CLI_GO_ON;
+}
+
+/* One case with each number of threads. A case of the list that does not fit the machine is left out; one that was asked for
+ * is a failure. */
+static int one_case(bench_run *run, const qkv_bench_case *c) {
+    char what[300];
+    bench_describe(c, what, sizeof what);
+    for (int i = 0; i < run->count; i++) {
+        cli_progress_items(&run->progress, run->done, run->all, what);
+        qkv_bench_case one = *c;
+        qkv_status status = qkv_bench_measure(run->ctx[i], &run->options, &one);
+        cli_progress_clear(&run->progress);
+        if (status == QKV_NO_MEMORY && run->all > 1) {
+            if (wants_table(run))
+                bench_row_skipped(&run->columns, c, qkv_message(run->ctx[i]));
+            else
+                cli_say("warning: not measured: %s", qkv_message(run->ctx[i]));
+            break;
+        }
+        if (status == QKV_STOPPED) return CLI_SIGNAL + cli_signals_got();
+        if (status != QKV_OK) return cli_fail(run->ctx[i], status);
+        if (wants_table(run)) bench_row(&run->columns, &one);
+        json_array_append_new(run->cases, bench_case_json(&one));
+    }
+    run->done++;
+    return CLI_GO_ON;
+}
+
+static int list_cases(const qkv_bench_case *cases, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        char text[300];
+        bench_describe(&cases[i], text, sizeof text);
+        printf("%s\n", text);
+    }
+    return CLI_DONE;
+}
+
+/* JSON of what there is, also after a signal. */
+static int write_json(bench_run *run, int code) {
+    cli_json_line(run->json, json_pack("{s:o, s:O}", "machine", bench_machine_json(run->machine, run->count), "cases", run->cases),
+                  JSON_INDENT(1));
+    if (run->json == stdout) return code;
+    int failed = ferror(run->json);
+    if (fclose(run->json)) failed = 1;
+    run->json = NULL;
+    if (!failed) return code;
+    cli_say("%s: %s", run->values->json, strerror(errno));
+    return code == CLI_DONE ? CLI_FAILED : code;
+}
+
+static int measure(bench_run *run, const qkv_bench_case *cases, int64_t count) {
+    run->all = count;
+    run->columns = bench_widths(cases, count);
+    cli_progress_init(&run->progress, 0, 0);
+    cli_signals_stoppable();
+    cli_signals_phase(CLI_MEASURES);
+    int code = measure_machine(run);
+    if (code != CLI_GO_ON) return code;
+    if (wants_table(run) && count > 0) bench_heading(&run->columns);
+    for (int64_t i = 0; i < count && code == CLI_GO_ON; i++)
+        code = cli_signals_got() ? CLI_SIGNAL + cli_signals_got() : one_case(run, &cases[i]);
+    if (code == CLI_GO_ON) code = CLI_DONE;
+    if (code > CLI_SIGNAL) cli_say("stopped; %s of %s are done", cli_count(run->done).s, cli_of(run->all, "case").s);
+    return run->json && (code == CLI_DONE || code > CLI_SIGNAL) ? write_json(run, code) : code;
+}
+
+static int bench(const cli_verb *verb, bench_run *run) {
+    qkv_bench_case *cases = NULL;
+    int64_t count = 0;
+    int code = open_contexts(verb, run);
+    if (code != CLI_GO_ON) return code;
+    if (strcmp(run->options.what, "peak")) {
+        qkv_status status = qkv_bench_list(run->ctx[0], &run->options, &cases, &count);
+        if (status != QKV_OK) return cli_wrong_use(verb, "%s", qkv_message(run->ctx[0]));
+    }
+    if (run->values->list) {
+        code = list_cases(cases, count);
+    } else if (run->values->json && !(run->json = strcmp(run->values->json, "-") ? fopen(run->values->json, "w") : stdout)) {
+        cli_say("%s: %s", run->values->json, strerror(errno));
+        code = CLI_FAILED;
+    } else {
+        code = measure(run, cases, count);
+    }
+    qkv_release(run->ctx[0], cases);
+    return code;
+}
+
+static int run_bench(const cli_verb *verb, int argc, char **argv) {
+    bench_values values;
+    cli_args args;
+    bench_run run;
+    int code = cli_parse(verb, argc, argv, 1, &values, &args);
+    if (code != CLI_GO_ON) return code;
+    memset(&run, 0, sizeof run);
+    run.values = &values;
+    run.cases = json_array();
+    code = read_options(verb, &values, &args, &run.options);
+    if (code == CLI_GO_ON) code = bench(verb, &run);
+    for (int i = 0; i < 2; i++) qkv_ctx_free(run.ctx[i]);
+    if (run.json && run.json != stdout) fclose(run.json);
+    json_decref(run.cases);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_bench = {
+    .name = "bench",
+    .bare = 1,
+    .usage = "bench [CASES] [options]",
+    .summary = "how fast it runs here, beside what the machine could do",
+    .about =
+        "Measures the machine's ceilings (multiply-adds from registers alone, bytes from memory and from each cache) and then the "
+        "pieces of the library: gemm, attention, pointwise, layer, train, predict; one of their cases, like attention.forward; all "
+        "of "
+        "them (the default, about ten minutes); or peak, the ceilings alone.\n\n"
+        "Rate counts useful operations only: pairs that see each other, 1 multiply-add = 2. Floor is the time that no program "
+        "could beat: "
+        "the larger of the operations at the ceiling of arithmetic and the bytes, each once, at the ceiling of memory or of the "
+        "cache that "
+        "holds them. Share is floor / time, with ceilings measured right before and after each repeat.\n\n"
+        "A size measures the cases once, with that size, instead of with their own lists. Ctrl-C ends after the repeat at hand "
+        "with what "
+        "is done (exit 130).",
+    .examples = "bench --quick\n"
+                "bench attention --n 4096 --dim 64 --threads 2\n"
+                "bench gemm.nt --m 8192 --n 2048 --k 512\n"
+                "bench all --json today.json",
+    .options = options,
+    .count = OPTIONS,
+    .struct_size = sizeof(bench_values),
+    .run = run_bench,
+};

@@ -1,0 +1,167 @@
+/* Attention alone: q, k and v are column ranges of one fused buffer, as in an attention layer. */
+#include "bench/job.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/attention.h"
+
+typedef struct attend {
+    qkv_batch batch;
+    qkv_attention_shape shape;
+    qkv_heads q, k, v, o, d_o, dq, dk, dv;
+    real *lse;
+} attend;
+
+static bool is(const qkv_bench_case *c, const char *variant) {
+    return strcmp(c->variant, variant) == 0;
+}
+
+/* Slopes of the paper for a power of two of heads: 2^(-8 i / heads). */
+static qkv_status slopes(qkv_bench_job *job, attend *a) {
+    float *slope;
+    QKV_TRY(qkv_bench_array(job, job->c->heads, sizeof *slope, &slope));
+    for (int64_t h = 0; h < job->c->heads; h++) slope[h] = (float)exp2(-8.0 * (double)(h + 1) / (double)job->c->heads);
+    a->shape.alibi = slope;
+    return QKV_OK;
+}
+
+/* A learned bias by distance, as T5 has it. */
+static qkv_status biases(qkv_bench_job *job, attend *a, bool backward) {
+    enum { REACH = 128 };
+    qkv_mat bias, grad;
+    a->shape.bias_reach = REACH;
+    QKV_TRY(qkv_bench_mat(job, job->c->heads, 2 * REACH + 1, QKV_BENCH_RANDOM, &bias));
+    a->shape.bias = bias.p;
+    if (!backward) return QKV_OK;
+    QKV_TRY(qkv_bench_mat(job, job->c->heads, 2 * REACH + 1, QKV_BENCH_ZERO, &grad));
+    a->shape.bias_grad = grad.p;
+    return QKV_OK;
+}
+
+/* Queries and keys are turned as they are read (Su et al. 2021). */
+static qkv_status rotations(qkv_bench_job *job, attend *a) {
+    int64_t n = job->c->n, half = job->c->dim / 2;
+    qkv_mat c, s;
+    QKV_TRY(qkv_bench_mat(job, n, half, QKV_BENCH_ZERO, &c));
+    QKV_TRY(qkv_bench_mat(job, n, half, QKV_BENCH_ZERO, &s));
+    for (int64_t p = 0; !job->plan && p < n; p++)
+        for (int64_t i = 0; i < half; i++) {
+            double angle = (double)p * pow(10000, -(double)i / (double)half);
+            c.p[p * half + i] = (real)cos(angle);
+            s.p[p * half + i] = (real)sin(angle);
+        }
+    a->shape.rope_cos = c.p;
+    a->shape.rope_sin = s.p;
+    a->shape.rope_dim = 2 * half;
+    return QKV_OK;
+}
+
+static qkv_status describe(qkv_bench_job *job, attend *a) {
+    const qkv_bench_case *c = job->c;
+    QKV_TRY(qkv_bench_batch(job, &a->batch));
+    a->shape = (qkv_attention_shape){.sequences = a->batch.n_seq,
+                                     .q_offset = a->batch.offset,
+                                     .k_offset = a->batch.offset,
+                                     .heads = c->heads,
+                                     .kv_heads = c->kv_heads > 0 ? c->kv_heads : c->heads,
+                                     .dim = c->dim,
+                                     .value_dim = c->value_dim > 0 ? c->value_dim : c->dim,
+                                     .scale = (real)(1 / sqrt((double)c->dim)),
+                                     .left = c->window.left,
+                                     .right = c->window.right};
+    if (c->dropout > 0) a->shape.dropout = (qkv_dropout){.p = (real)c->dropout, .key = 13, .row_key = a->batch.row_key};
+    if (is(c, "softcap")) a->shape.softcap = 30;
+    if (is(c, "bias")) return biases(job, a, strcmp(c->name, "attention.backward") == 0);
+    if (is(c, "rope")) return rotations(job, a);
+    return is(c, "alibi") ? slopes(job, a) : QKV_OK;
+}
+
+/* The three column ranges of a fused matrix of `rows` rows. */
+static qkv_status fused(qkv_bench_job *job, const attend *a, int64_t rows, qkv_bench_fill fill, qkv_heads *q, qkv_heads *k,
+                        qkv_heads *v) {
+    const qkv_attention_shape *s = &a->shape;
+    int64_t queries = s->heads * s->dim, keys = s->kv_heads * s->dim, values = s->kv_heads * s->value_dim;
+    qkv_mat m;
+    QKV_TRY(qkv_bench_mat(job, rows, queries + keys + values, fill, &m));
+    *q = qkv_heads_of(qkv_mat_cols(m, 0, queries), s->dim);
+    *k = qkv_heads_of(qkv_mat_cols(m, queries, keys), s->dim);
+    *v = qkv_heads_of(qkv_mat_cols(m, queries + keys, values), s->value_dim);
+    return QKV_OK;
+}
+
+static qkv_status one(qkv_bench_job *job, const attend *a, int64_t rows, qkv_bench_fill fill, qkv_heads *h) {
+    qkv_mat m;
+    QKV_TRY(qkv_bench_mat(job, rows, a->shape.heads * a->shape.value_dim, fill, &m));
+    *h = qkv_heads_of(m, a->shape.value_dim);
+    return QKV_OK;
+}
+
+static qkv_status make_forward(qkv_bench_job *job) {
+    attend *a = job->self;
+    qkv_mat lse;
+    QKV_TRY(describe(job, a));
+    int64_t rows = a->batch.offset[a->batch.n_seq];
+    QKV_TRY(fused(job, a, rows, QKV_BENCH_RANDOM, &a->q, &a->k, &a->v));
+    QKV_TRY(one(job, a, rows, QKV_BENCH_ZERO, &a->o));
+    QKV_TRY(qkv_bench_mat(job, a->shape.heads, rows, QKV_BENCH_ZERO, &lse));
+    a->lse = lse.p;
+    job->written = (double)rows * (double)(a->shape.heads * (a->shape.value_dim + 1)) * sizeof(real);
+    job->attention = qkv_bench_attention_flops(&a->batch, a->shape.heads, a->shape.dim, a->shape.value_dim, job->c->window, false);
+    return QKV_OK;
+}
+
+static qkv_status forward(qkv_bench_job *job) {
+    attend *a = job->self;
+    return qkv_attend_forward(&job->x, &a->shape, a->q, a->k, a->v, a->o, a->lse);
+}
+
+/* With what a forward pass left: the true output and log-sum-exp. */
+static qkv_status make_backward(qkv_bench_job *job) {
+    attend *a = job->self;
+    QKV_TRY(make_forward(job));
+    const qkv_attention_shape *s = &a->shape;
+    int64_t rows = a->batch.offset[a->batch.n_seq];
+    QKV_TRY(one(job, a, rows, QKV_BENCH_RANDOM, &a->d_o));
+    QKV_TRY(fused(job, a, rows, QKV_BENCH_ZERO, &a->dq, &a->dk, &a->dv));
+    job->written = (double)rows * (double)(s->heads * s->dim + s->kv_heads * (s->dim + s->value_dim)) * sizeof(real);
+    job->attention = qkv_bench_attention_flops(&a->batch, s->heads, s->dim, s->value_dim, job->c->window, true);
+    if (job->plan) return QKV_OK;
+    qkv_exec plan = job->x, run = job->x;
+    plan.plan = true;
+    QKV_TRY(qkv_attend_forward(&plan, s, a->q, a->k, a->v, a->o, a->lse));
+    QKV_TRY(qkv_arena_create(job->ctx, plan.arena.peak, &run.arena));
+    qkv_status status = qkv_attend_forward(&run, s, a->q, a->k, a->v, a->o, a->lse);
+    qkv_arena_free(job->ctx, &run.arena);
+    return status;
+}
+
+static qkv_status backward(qkv_bench_job *job) {
+    attend *a = job->self;
+    return qkv_attend_backward(&job->x, &a->shape, a->q, a->k, a->v, a->o, a->lse, a->d_o, a->dq, a->dk, a->dv);
+}
+
+/* One query a sequence against the keys and values of n rows before it. */
+static qkv_status make_decode(qkv_bench_job *job) {
+    attend *a = job->self;
+    QKV_TRY(describe(job, a));
+    a->shape.q_offset = NULL;
+    int64_t rows = a->batch.offset[a->batch.n_seq], keys = a->shape.kv_heads * a->shape.dim,
+            values = a->shape.kv_heads * a->shape.value_dim;
+    qkv_mat q, kv;
+    QKV_TRY(qkv_bench_mat(job, rows, keys + values, QKV_BENCH_RANDOM, &kv));
+    a->k = qkv_heads_of(qkv_mat_cols(kv, 0, keys), a->shape.dim);
+    a->v = qkv_heads_of(qkv_mat_cols(kv, keys, values), a->shape.value_dim);
+    QKV_TRY(qkv_bench_mat(job, a->batch.n_seq, a->shape.heads * a->shape.dim, QKV_BENCH_RANDOM, &q));
+    a->q = qkv_heads_of(q, a->shape.dim);
+    QKV_TRY(one(job, a, a->batch.n_seq, QKV_BENCH_ZERO, &a->o));
+    job->written = (double)a->batch.n_seq * (double)(a->shape.heads * a->shape.value_dim) * sizeof(real);
+    job->items = (double)a->batch.n_seq;
+    job->attention = (double)rows * (double)(a->shape.heads * 2 * (a->shape.dim + a->shape.value_dim));
+    return QKV_OK;
+}
+
+static const qkv_bench_kind FORWARD = {"attention.forward", sizeof(attend), make_forward, forward, NULL, NULL};
+static const qkv_bench_kind BACKWARD = {"attention.backward", sizeof(attend), make_backward, backward, NULL, NULL};
+static const qkv_bench_kind DECODE = {"attention.decode", sizeof(attend), make_decode, forward, NULL, NULL};
+const qkv_bench_kind *const qkv_bench_attention_kinds[] = {&FORWARD, &BACKWARD, &DECODE, NULL};

@@ -1,0 +1,5 @@
+#define QKV_ISA_AVX512 1
+#define QKV_BF16_NATIVE 1
+#define QKV_ISA_TABLE qkv_kernels_bf16_avx512bf16
+#define QKV_ISA_NAME "bf16_avx512bf16"
+#include "kernels/isa_bf16.inc"

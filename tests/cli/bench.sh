@@ -1,0 +1,107 @@
+# qkv bench: cases, sizes, table, JSON, refusals, Ctrl-C. How fast anything is fails nothing here.
+. "$(dirname "$0")/lib.sh"
+set -m
+little="--quick --seconds 0.01 --threads 1"
+
+# The list, without measuring.
+run 0 bench --list
+empty err
+for name in gemm.nt gemm.tn attention.forward attention.backward attention.decode pointwise.adamw layer.both train.step predict.texts; do
+    has out "^$name(,|  )"
+done
+has out '^attention\.backward, causal  n 1024 d 64 heads 8 window -1,0$'
+has out '^train\.step  n 512 d 512 heads 8 batch 16 layers 6 ffn 2048 dropout 0\.1$'
+all=$(lines out)
+run 0 bench --list --quick
+at_least "cases less the short list" $((all - $(lines out))) 20
+run 0 bench attention.decode --list
+hasnt out '^attention\.(for|back)ward'
+run 0 bench attention --n 2048 --list
+is "cases of a size" "$(lines out)" 3
+run 0 bench peak --list
+empty out
+
+# The table.
+# shellcheck disable=SC2086
+run 0 bench gemm.nt --m 9 --n 33 --k 17 $little
+has out '^ceilings, measured; threads +1$'
+has out '^  multiply-adds f32 +[0-9.]+ GFLOP/s$'
+has out '^  memory, read +[0-9.]+ GB/s$'
+has out '^case +shape +threads +rate +share +floor +min +median +max$'
+has out '^gemm\.nt +m 9 n 33 k 17 +1 +[0-9.]+ G(FLOP|B)/s +[0-9.]+ % +([0-9.]+ [mun]?s *){4}$'
+is rows "$(grep -c '^gemm' out)" 1
+# shellcheck disable=SC2086
+run 0 bench peak $little
+hasnt out '^case'
+# Without --threads: one thread and all, where there are several.
+run 0 info --json
+threads=$(json out threads)
+run 0 bench pointwise.norm --n 64 --dim 32 --quick --seconds 0.01
+is "rows without --threads" "$(grep -c '^pointwise' out)" $((threads > 1 ? 2 : 1))
+
+# JSON, beside the table or instead of it.
+# shellcheck disable=SC2086
+run 0 bench attention.forward --n 48 --dim 16 --heads 2 --window 8,8 --dropout 0.1 $little --json j
+has out '^attention\.forward'
+is case "$(json j cases.0.case)" attention.forward
+is n "$(json j cases.0.n)" 48
+is d "$(json j cases.0.d)" 16
+is heads "$(json j cases.0.heads)" 2
+is window "$(json j cases.0.window.1)" 8
+is threads "$(json j cases.0.threads)" 1
+is dtype "$(json j cases.0.dtype)" f32
+is isa "$(json j machine.ceilings.0.threads)" 1
+for number in gflops gbs share min_s median_s max_s floor_s flops bytes ceiling_gflops; do
+    at_least "$number" "$(json j cases.0.$number)" 1e-12
+done
+at_least repeats "$(json j cases.0.repeats)" 1
+at_least peak "$(json j machine.ceilings.0.fma_gflops)" 1e-6
+at_least memory "$(json j machine.ceilings.0.memory.read_gbs)" 1e-6
+# shellcheck disable=SC2086
+run 0 bench gemm.tn --m 8 --n 8 --k 8 $little --json -
+is "case on standard output" "$(json out cases.0.case)" gemm.tn
+# shellcheck disable=SC2086
+QKV_ISA=scalar run 0 bench gemm.nt --m 8 --n 8 --k 8 $little --json -
+is isa "$(json out machine.isa)" scalar
+
+# What cannot be.
+run 2 bench atention
+has err "there is no case 'atention'"
+run 2 bench gemm attention
+run 2 bench gemm --heads 8
+has err "heads is not a size of 'gemm'"
+run 2 bench --n 100
+has err "n is not a size of 'all'"
+run 2 bench gemm --m 0
+has err '--m=0: expected a whole number from 1 to'
+run 2 bench gemm --m 99999999999
+run 2 bench attention --dropout 1
+run 2 bench attention --heads 6 --kv-heads 4
+has err 'kv-heads=4 does not divide heads=6'
+run 2 bench layer --dim 100 --heads 3
+run 2 bench gemm --dtype f16
+has err '--dtype=f16: expected f32 or bf16'
+run 2 bench gemm --threads 0
+run 1 bench gemm.nt --m 8 --n 8 --k 8 --json nowhere/j
+has err 'nowhere/j: No such file'
+# shellcheck disable=SC2086
+run 1 bench gemm.nt --m 16777216 --n 16777216 --k 16 $little
+has err 'needs 1\.13e\+06 GB of memory'
+
+# Ctrl-C: what is done is printed and written.
+for signal in INT:130 TERM:143; do
+    rm -f j
+    last="qkv bench, then ${signal%:*}"
+    # shellcheck disable=SC2086
+    "$QKV" bench attention --n 64 --dim 16 --heads 1 $little --seconds 3600 --json j > out 2> err &
+    pid=$!
+    wait_for out '^case' $pid
+    sleep 0.3
+    kill "-${signal%:*}" $pid
+    wait $pid
+    is "exit code after $signal" $? "${signal#*:}"
+    has err 'stopping after this repeat'
+    has err '^qkv: stopped; 0 of 3 cases are done$'
+    at_least "peak in the JSON of a stopped run" "$(json j machine.ceilings.0.fma_gflops)" 1e-6
+done
+finish

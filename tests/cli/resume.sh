@@ -1,0 +1,67 @@
+# An interrupted training goes on to the same model file, byte for byte.
+. "$(dirname "$0")/lib.sh"
+set -m
+data 240 5 > train.tsv
+options="--size tiny --max-length 16 --epochs 60 --threads 2 --batch-rows 8"
+
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o whole $options
+[ ! -e whole.resume ] || fail "a checkpoint is left of a run that is complete"
+
+# begin ARGUMENTS...: in the background, until three evaluations are logged.
+begin() {
+    rm -f log
+    last="qkv train classify $*, to be interrupted"
+    "$QKV" train classify "$@" --log log > out 2> err &
+    pid=$!
+    wait_for log '"event":"evaluation".*"step":81,' $pid
+}
+
+# shellcheck disable=SC2086
+begin train.tsv -o part $options
+kill -INT $pid
+wait $pid
+is "exit code after SIGINT" $? 130
+[ -s part.resume ] || fail "no checkpoint"
+run 0 predict part train.tsv --threads 1
+
+# Another rate, other rows, no such file: refused with what differs, and nothing is lost.
+cp part.resume before
+# shellcheck disable=SC2086
+run 2 train classify train.tsv -o part $options --lr 0.001 --resume
+has err 'part\.resume is of another run and cannot be continued: options lr was "0\.0005", now it is "0\.001"'
+data 240 6 > other.tsv
+# shellcheck disable=SC2086
+run 2 train classify other.tsv -o part $options --resume
+has err 'cannot be continued: training data'
+# shellcheck disable=SC2086
+run 1 train classify train.tsv -o nothing $options --resume
+has err 'nothing\.resume: No such file'
+run 2 train classify part.resume -o part
+has err 'part\.resume would overwrite the data'
+same part.resume before
+
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o part $options --resume --threads 1
+has err 'going on after step [0-9]+'
+same part whole
+[ ! -e part.resume ] || fail "the checkpoint outlived its run"
+
+# kill -9: the last checkpoint is enough.
+# shellcheck disable=SC2086
+begin train.tsv -o killed $options --checkpoint 0.00001
+kill -KILL $pid
+wait $pid 2> /dev/null
+[ -s killed.resume ] || fail "no checkpoint after kill -9"
+[ ! -e killed ] || fail "a model before its time"
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o killed $options --resume
+same killed whole
+
+# A new run beside an old checkpoint says so.
+cp before part.resume
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o part $options
+has err 'part\.resume is there from a run that was interrupted'
+[ ! -e part.resume ] || fail "a stale checkpoint is left"
+finish
