@@ -168,7 +168,7 @@ static inline void fuzz_attention(const qkv_kernels *t, dice *d, record *out) {
                     .left = window ? dice_int(d, 0, 20) : -1, .right = causal ? 0 : window ? dice_int(d, 0, 20) : -1,
                     .q = q, .k = k, .v = v, .q_row = dim, .k_row = dim, .v_row = wide, .o = o, .o_row = wide, .lse = lse,
                     .alibi = dice_int(d, 0, 3) ? 0 : (real)0.1, .softcap = dice_int(d, 0, 3) ? 0 : 5,
-                    .dropout = {dice_int(d, 0, 2) ? 0 : (real)0.2, 17, keys}, .d_o = d_o, .do_row = wide, .dq = dq, .dk = dk, .dv = dv,
+                    .dropout = {.p = dice_int(d, 0, 2) ? 0 : (real)0.2, .key = 17, .row_key = keys}, .d_o = d_o, .do_row = wide, .dq = dq, .dk = dk, .dv = dv,
                     .dq_row = dim, .dk_row = dim, .dv_row = wide, .add_kv = dice_int(d, 0, 1)};
     int64_t forward = t->attend_forward_scratch(nq, nk, dim, wide), backward = t->attend_backward_scratch(nq, nk, dim, wide);
     int64_t bytes = ((forward > backward ? forward : backward) * (int64_t)sizeof(real) + 127) / 64 * 64;

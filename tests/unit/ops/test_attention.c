@@ -242,7 +242,7 @@ static void weights(void **state) {
     ops_start(bench, 1);
     static const int64_t offset[] = {0, 3, 10};
     qkv_attention_shape s = {.sequences = 2, .q_offset = offset, .k_offset = offset, .heads = 4, .kv_heads = 2, .dim = 6, .value_dim = 6,
-                             .scale = (real)0.4, .left = 2, .right = 1, .dropout = {(real)0.5, 1, NULL}};
+                             .scale = (real)0.4, .left = 2, .right = 1, .dropout = {.p = (real)0.5, .key = 1}};
     buffers b = make(&s);
     ops_ready(bench, 64);
     real got[49];
