@@ -73,11 +73,12 @@ static int64_t key_tiles(int64_t n_k) { return qkv_chunks(n_k, QKV_ATTEND_KEYS);
  * sees a window: then what is packed should stay in the cache. Multiples of 6: blocks of rows are the same as uncut. */
 static int64_t row_block(const qkv_attention_shape *s, int64_t n_q) {
     enum { UNITS = 16, ROWS = 960, LEAST_ROWS = 480 };
-    int64_t units = s->sequences * s->heads, parts = (UNITS + units - 1) / units, window = s->left + s->right;
+    int64_t units = s->sequences * s->heads, parts = (UNITS + units - 1) / units;
+    bool narrow = s->left >= 0 && s->right >= 0 && s->left < 4 * ROWS && s->right < 4 * ROWS - s->left;
+    int64_t rows = narrow && s->left + s->right < LEAST_ROWS ? LEAST_ROWS : ROWS; /* of a window */
     if (parts > n_q / ROWS) parts = n_q / ROWS;
     if (parts * units < 4) parts = n_q / LEAST_ROWS;
-    if (s->left >= 0 && s->right >= 0 && window < 4 * ROWS && parts < n_q / (window < LEAST_ROWS ? LEAST_ROWS : ROWS))
-        parts = n_q / (window < LEAST_ROWS ? LEAST_ROWS : ROWS);
+    if (narrow && parts < n_q / rows) parts = n_q / rows;
     if (parts < 2) return n_q > 0 ? n_q : 1;
     return (n_q + 6 * parts - 1) / (6 * parts) * 6;
 }
