@@ -22,7 +22,7 @@ static const cli_option options[] = {
     {"threads", 0, CLI_INT, AT(threads), "N", NULL, 1, 1024,
      "measure with N threads; without it, with one and with every core allowed"},
     {"dtype", 0, CLI_TEXT, AT(dtype), "NAME", "f32", 0, 0, "of the numbers: f32, bf16"},
-    {"quick", 0, CLI_FLAG, AT(quick), NULL, NULL, 0, 0, "fewer cases, less time for each: less than a minute"},
+    {"quick", 0, CLI_FLAG, AT(quick), NULL, NULL, 0, 0, "fewer cases, less time for each: about a minute"},
     {"seconds", 0, CLI_REAL, AT(seconds), "X", NULL, 0.01, 3600, "spend at least X seconds on each case [0.5, with --quick 0.1]"},
     {"json", 0, CLI_TEXT, AT(json), "FILE", NULL, 0, 0,
      "write machine and results as JSON too; - is standard output, instead of the table"},
@@ -71,6 +71,9 @@ static int read_options(const cli_verb *verb, const bench_values *v, const cli_a
         o->dtype = QKV_BENCH_BF16;
     else if (strcmp(v->dtype, "f32"))
         return cli_wrong_use(verb, "--dtype=%s: expected f32 or bf16", v->dtype);
+    static const char *const sizes[] = {"m", "n", "k", "dim", "value-dim", "heads", "kv-heads", "batch", "layers", "ffn", "window", "dropout"};
+    for (size_t i = 0; !strcmp(o->what, "peak") && i < sizeof sizes / sizeof *sizes; i++)
+        if (given(args, sizes[i])) return cli_wrong_use(verb, "--%s: the ceilings have no sizes", sizes[i]);
     if (given(args, "m")) o->m = v->m;
     if (given(args, "n")) o->n = v->n;
     if (given(args, "k")) o->k = v->k;

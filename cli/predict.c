@@ -293,9 +293,9 @@ const cli_verb cli_predict = {
     .name = "predict",
     .usage = "predict MODEL [FILE] [options]",
     .summary = "a label for each line",
-    .about = "Reads plain text, a text a line, or the texts of JSON lines, CSV or fastText files, and prints one line for each, in "
-             "order, whatever is in it. Without FILE, or with -, it reads standard input, and answers as soon as there is nothing "
-             "more to read at once. FILE may be gzip.\n\n"
+    .about = "Reads plain text, a text a line, and prints one line for each, in order, whatever is in it. Of files that end in .csv, "
+             ".jsonl or .ndjson, and of what --format names, the texts of the rows are read. Without FILE, or with -, it reads standard "
+             "input, and answers as soon as there is nothing more to read at once. FILE may be gzip.\n\n"
              "Of a model trained with --multi-label it prints all labels that reach their threshold, the most probable first; an "
              "empty line if none does. A model trained with --pair reads two texts with a tab between.",
     .examples = "predict news.model letters.txt\n"

@@ -170,8 +170,16 @@ static int finish(qkv_ctx *ctx, qkv_status status, qkv_model *model, train_run *
 static int train(const cli_verb *verb, qkv_ctx *ctx, train_run *run) {
     if (qkv_machine_measure(ctx, 0.1, 0, &run->machine) != QKV_OK) memset(&run->machine, 0, sizeof run->machine);
     cli_progress_init(&run->progress, 1e9 * run->machine.fma_gflops, run->options->steps ? 0 : run->options->epochs);
+    struct stat st;
+    int there = !stat(run->resume, &st);
+    if (run->values->resume && !there) {
+        cli_say("there is no interrupted run to go on with: %s does not exist", run->resume);
+        return CLI_FAILED;
+    }
+    if (!run->values->resume && there)
+        cli_say("note: %s is there from a run that was interrupted; --resume would go on with it, this one will replace it", run->resume);
     if (run->values->log) {
-        run->log = fopen(run->values->log, "w");
+        run->log = fopen(run->values->log, run->values->resume ? "a" : "w");
         if (!run->log) {
             cli_say("%s: %s", run->values->log, strerror(errno));
             return CLI_FAILED;
@@ -182,9 +190,6 @@ static int train(const cli_verb *verb, qkv_ctx *ctx, train_run *run) {
     json_object_set_new(run->summary, "verb", json_string(cli_verb_title(verb, title, sizeof title)));
     fprintf(stderr, "%-11s%s\n", "reading", !strcmp(run->train, "-") ? "standard input" : run->train);
 
-    struct stat st;
-    if (!run->values->resume && !stat(run->resume, &st))
-        cli_say("note: %s is there from a run that was interrupted; --resume would go on with it, this one will replace it", run->resume);
     const qkv_train_checkpoint checkpoint = {run->resume, run->values->checkpoint, run->values->resume};
     qkv_model *model = NULL;
     const qkv_train_callbacks callbacks = {on_event, run};

@@ -95,6 +95,10 @@ static void report_data(const train_run *run, const qkv_train_data *d) {
         fprintf(stderr, "%s with NUL or bytes that are not UTF-8, %s\n", cli_of(d->repaired_rows, "row").s,
                 run->options->normalize ? "read as U+FFFD" : "used as they are");
     }
+    if (d->resumed_step) {
+        row("resuming");
+        fprintf(stderr, "after step %s\n", cli_count(d->resumed_step).s);
+    }
     /* Labels of DEV that the training rows do not have: the library has warned, with their names. */
 }
 

@@ -75,6 +75,7 @@ typedef struct qkv_train_data {
     int64_t unlabelled_rows;           /* with multi_label: training rows without a label */
     const char *format, *dev_format;   /* how the files were read: "CSV, separator comma, guessed from line 1" */
     int64_t dev_cut_rows;
+    int64_t resumed_step; /* steps that an interrupted run had done already; 0: a new run */
 } qkv_train_data;
 
 typedef struct qkv_train_plan {

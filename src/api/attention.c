@@ -66,7 +66,7 @@ static qkv_status check_rope(qkv_ctx *ctx, qkv_attention *a) {
     if (a->rope_dim == 0) a->rope_dim = a->dim;
     if (a->rope_dim < 2 || a->rope_dim > a->dim || a->rope_dim % 2 != 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_dim=%lld is not an even number in 2..%lld", (long long)a->rope_dim, (long long)a->dim);
-    QKV_TRY(check_range(ctx, "rope_rows", a->rope_rows, 0, MOST));
+    QKV_TRY(check_range(ctx, "rope_rows", a->rope_rows, a->rope_cos ? 1 : 0, MOST));
     return check_range(ctx, "rope_offset", a->rope_offset, 0, MOST);
 }
 

@@ -10,9 +10,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Looks at a number before a thread goes to sleep: some tens of microseconds, longer than the gap between two calls of a
- * training step, and far too short to be felt by another program. */
+#include "base/cpu.h"
+
+/* Before a thread goes to sleep it looks again and again for some ten microseconds, longer than the gap between two calls of a
+ * training step, and then for a millisecond whenever no other program wants the processor, longer than the last chunk of a
+ * call. To sleep and be woken costs more, and the system may wake a thread where another one is working. */
 enum { SPIN = 1500, MOST_WORKERS = 1023 };
+static const double PATIENCE = 1e-3;
 
 static void spin_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -69,12 +73,27 @@ static bool run_one(struct qkv_par_pool *p, int thread) {
     return true;
 }
 
-/* Until there is another job than that of `old`. */
-static void wait_for_work(struct qkv_par_pool *p, uint64_t old) {
+/* False when it was not so for long. */
+static bool wait_awake(struct qkv_par_pool *p, bool (*is_so)(struct qkv_par_pool *p, uint64_t value), uint64_t value) {
     for (int i = 0; i < SPIN; i++) {
-        if (generation(atomic_load_explicit(&p->state, memory_order_acquire)) != old) return;
+        if (is_so(p, value)) return true;
         spin_pause();
     }
+    const double end = qkv_now() + PATIENCE;
+    do {
+        if (is_so(p, value)) return true;
+        sched_yield();
+    } while (qkv_now() < end);
+    return is_so(p, value);
+}
+
+static bool another_job(struct qkv_par_pool *p, uint64_t old) {
+    return generation(atomic_load_explicit(&p->state, memory_order_acquire)) != old;
+}
+
+/* Until there is another job than that of `old`. */
+static void wait_for_work(struct qkv_par_pool *p, uint64_t old) {
+    if (wait_awake(p, another_job, old)) return;
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
     while (generation(atomic_load(&p->state)) == old && !atomic_load(&p->closing)) pthread_cond_wait(&p->work, &p->lock);
@@ -164,11 +183,12 @@ static void publish(struct qkv_par_pool *p, int threads, int64_t first, int64_t 
     pthread_mutex_unlock(&p->lock);
 }
 
+static bool all_done(struct qkv_par_pool *p, uint64_t total) {
+    return (uint64_t)atomic_load_explicit(&p->done, memory_order_acquire) == total;
+}
+
 static void wait_for_rest(struct qkv_par_pool *p, int64_t total) {
-    for (int i = 0; i < SPIN; i++) {
-        if (atomic_load_explicit(&p->done, memory_order_acquire) == total) return;
-        spin_pause();
-    }
+    if (wait_awake(p, all_done, (uint64_t)total)) return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->caller_sleeps, true);
     while (atomic_load(&p->done) != total) pthread_cond_wait(&p->finished, &p->lock);

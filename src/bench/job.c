@@ -324,6 +324,7 @@ static qkv_status run(qkv_bench_job *job, const qkv_bench_kind *kind, qkv_bench_
 qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
     const qkv_bench_kind *kind = find(one->name);
     if (!kind) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no case '%.31s'", one->name);
+    QKV_TRY(qkv_bench_check_case(ctx, one));
     qkv_bench_sampler s = {.dtype = options->dtype, .threads = ctx->threads, .quick = options->quick};
     s.least = options->seconds > 0 ? options->seconds : options->quick ? 0.1 : 0.5;
     s.most = 6 * s.least;

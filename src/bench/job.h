@@ -98,6 +98,8 @@ qkv_config qkv_bench_config(const qkv_bench_case *c, int64_t vocab, int64_t clas
 qkv_status qkv_bench_fits(qkv_ctx *ctx, const qkv_bench_case *c, double bytes) QKV_MUST_USE;
 
 qkv_status qkv_bench_cases(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case **cases, int64_t *count) QKV_MUST_USE;
+/* Refuses sizes that no case has. */
+qkv_status qkv_bench_check_case(qkv_ctx *ctx, const qkv_bench_case *c) QKV_MUST_USE;
 qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) QKV_MUST_USE;
 
 #endif

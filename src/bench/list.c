@@ -237,7 +237,7 @@ static qkv_status apply(qkv_ctx *ctx, const qkv_bench_options *o, const char *wh
         c->window = o->window;
     }
     if (o->dropout >= 0) {
-        if (!in_words("attention pointwise layer train", what, group)) return refuse(ctx, "dropout", what);
+        if (!in_words("attention layer train", what, group) && strcmp(c->name, "pointwise.residual") != 0) return refuse(ctx, "dropout", what);
         c->dropout = o->dropout;
     }
     if (c->heads > 0 && c->kv_heads > 0 && c->heads % c->kv_heads != 0)
@@ -280,6 +280,21 @@ static qkv_status check(qkv_ctx *ctx, const qkv_bench_options *o) {
     return QKV_OK;
 }
 
+qkv_status qkv_bench_check_case(qkv_ctx *ctx, const qkv_bench_case *c) {
+    const size_t group = strcspn(c->name, ".");
+    for (int i = 0; i < SIZES; i++) {
+        int64_t has;
+        memcpy(&has, (const char *)c + sizes[i].field, sizeof has);
+        /* what such a case cannot be without */
+        bool needed = in_words("m n k dim heads", sizes[i].name, strlen(sizes[i].name)) && in_words(sizes[i].groups, c->name, group) &&
+                      !(sizes[i].field == offsetof(qkv_bench_case, n) && strncmp(c->name, "predict", group) == 0);
+        if (has < needed || has > sizes[i].most)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%.40s: %s=%lld, expected %d to %lld", c->name, sizes[i].name, (long long)has, needed,
+                            (long long)sizes[i].most);
+    }
+    return QKV_OK;
+}
+
 /* The first case of each name, with the user's sizes. */
 static qkv_status resize(qkv_ctx *ctx, const qkv_bench_options *o, const char *what, list *l) {
     int64_t kept = 0;
@@ -303,8 +318,8 @@ qkv_status qkv_bench_cases(qkv_ctx *ctx, const qkv_bench_options *o, qkv_bench_c
     collect(&l);
     if (l.count == 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT,
-                        "there is no case '%.40s'; there are gemm, attention, pointwise, layer, train, predict, one of their "
-                        "cases like attention.forward, and all",
+                        "there is no case '%.40s'; there are peak, gemm, attention, pointwise, layer, train, predict, one of "
+                        "their cases like attention.forward, and all",
                         what);
     QKV_TRY(qkv_alloc(ctx, l.count, sizeof *l.cases, &l.cases));
     l.count = 0;

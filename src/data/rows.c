@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "data/options.h"
 #include "data/rows_state.h"
@@ -212,8 +213,20 @@ static bool is_object(const char *line, int64_t length) {
     return length > 0 && (*next == '"' || *next == '}');
 }
 
-/* The first line that says something decides; where labels are asked for, a line that says nothing is TSV. *line is its
- * number. */
+bool qkv_rows_named(const qkv_rows *r, const char *ending) {
+    size_t n = strlen(r->name), size = strlen(ending);
+    if (n > 3 && strcmp(r->name + n - 3, ".gz") == 0) n -= 3;
+    return n > size && strncasecmp(r->name + n - size, ending, size) == 0;
+}
+
+/* A text may look like anything, and every line of a plain file is to be answered: only the name says that a file is another. */
+static void guess_by_name(qkv_rows *r) {
+    if (qkv_rows_named(r, ".csv")) r->format = QKV_FORMAT_CSV;
+    else if (qkv_rows_named(r, ".jsonl") || qkv_rows_named(r, ".ndjson")) r->format = QKV_FORMAT_JSONL;
+    else r->format = QKV_FORMAT_TEXT;
+}
+
+/* The first line that says something decides; one that says nothing is TSV. *line is its number. */
 static qkv_status guess(qkv_rows *r, int *line) {
     *line = 1;
     for (int i = 0; i < QKV_AHEAD; i++) {
@@ -230,14 +243,12 @@ static qkv_status guess(qkv_rows *r, int *line) {
             r->format = QKV_FORMAT_JSONL;
         else if (qkv_fasttext_line(r, text, length))
             r->format = QKV_FORMAT_FASTTEXT;
-        else if (r->want == QKV_WANT_TEXT)
-            r->format = QKV_FORMAT_TEXT; /* a pipe may have no second line yet */
         else if (memchr(text, '\t', (size_t)length))
             r->format = QKV_FORMAT_TSV;
         if (r->format != QKV_FORMAT_AUTO) return QKV_OK;
     }
     *line = 1;
-    r->format = r->want == QKV_WANT_TEXT ? QKV_FORMAT_TEXT : QKV_FORMAT_TSV;
+    r->format = QKV_FORMAT_TSV;
     return QKV_OK;
 }
 
@@ -262,7 +273,8 @@ static void describe(qkv_rows *r, bool guessed, int line) {
                               r->separator == ','   ? "comma"
                               : r->separator == ';' ? "semicolon"
                                                     : "tab");
-    if (guessed) snprintf(r->what + n, sizeof r->what - n, ", guessed from line %d", line);
+    if (guessed && r->want != QKV_WANT_TEXT) snprintf(r->what + n, sizeof r->what - n, ", guessed from line %d", line);
+    else if (guessed && r->format != QKV_FORMAT_TEXT) snprintf(r->what + n, sizeof r->what - n, ", by the name of the file");
 }
 
 static qkv_status begin(qkv_rows *r) {
@@ -271,7 +283,9 @@ static qkv_status begin(qkv_rows *r) {
     int line = 1;
     bool guessed = r->o.format == QKV_FORMAT_AUTO;
     QKV_TRY(look(r, 0, &text, &length));
-    if (guessed)
+    if (guessed && r->want == QKV_WANT_TEXT)
+        guess_by_name(r);
+    else if (guessed)
         QKV_TRY(guess(r, &line));
     else
         r->format = (qkv_format)r->o.format;

@@ -80,17 +80,10 @@ static bool has_columns(const qkv_rows *r) {
     return find(r, r->o.label_column) != -1 && find(r, r->o.text_column) != -1 && (!r->pair || find(r, r->o.text_column_2) != -1);
 }
 
-/* A file of this name is meant as CSV. */
-static bool csv_name(const char *name) {
-    size_t n = strlen(name);
-    if (n > 3 && strcmp(name + n - 3, ".gz") == 0) n -= 3;
-    return n > 4 && (memcmp(name + n - 4, ".csv", 4) == 0 || memcmp(name + n - 4, ".CSV", 4) == 0);
-}
-
 /* Of tabs TSV is the better guess, since nobody quotes there. */
 qkv_status qkv_csv_header(qkv_rows *r, const char *line, int64_t length, bool *is) {
     static const char tried[] = {',', ';'};
-    *is = csv_name(r->name);
+    *is = qkv_rows_named(r, ".csv");
     for (int i = 0; !*is && i < 2; i++) {
         bool given = r->o.separator != QKV_SEPARATOR_AUTO;
         r->separator = given ? separators[r->o.separator] : tried[i];

@@ -1,5 +1,6 @@
 /* JSON lines: an object a line, with the label and the text in two of its fields. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +67,10 @@ static qkv_status add_label(qkv_rows *r, const json_t *v) {
         snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
         break;
     case JSON_REAL:
-        qkv_print_real(json_real_value(v), number, sizeof number);
+        /* 100.0 is the label 100, as written without a point */
+        if (fabs(json_real_value(v)) < 1e15 && floor(json_real_value(v)) == json_real_value(v))
+            snprintf(number, sizeof number, "%lld", (long long)json_real_value(v));
+        else qkv_print_real(json_real_value(v), number, sizeof number);
         break;
     case JSON_TRUE:
     case JSON_FALSE:

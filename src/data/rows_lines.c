@@ -35,6 +35,8 @@ qkv_status qkv_rows_tsv(qkv_rows *r, bool *ended) {
     if (!r->pair) return qkv_rows_add_text(r, 0, rest, left);
     const char *second = memchr(rest, '\t', (size_t)left);
     if (!second) return qkv_rows_fail(r, 0, "2 columns, expected %s", expected);
+    if (memchr(second + 1, '\t', (size_t)(left - (second - rest) - 1)))
+        return qkv_rows_fail(r, 0, "more than 3 columns, expected %s", expected);
     QKV_TRY(qkv_rows_add_text(r, 0, rest, second - rest));
     return qkv_rows_add_text(r, 1, second + 1, left - (second - rest) - 1);
 }

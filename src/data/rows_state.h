@@ -69,4 +69,7 @@ qkv_status qkv_csv_header(qkv_rows *r, const char *line, int64_t length, bool *i
 /* Reads the header and finds the columns. */
 qkv_status qkv_csv_start(qkv_rows *r) QKV_MUST_USE;
 
+/* Does the file's name end so, in any case, before a .gz? `ending` with its dot. */
+bool qkv_rows_named(const qkv_rows *r, const char *ending);
+
 #endif

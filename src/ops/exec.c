@@ -44,6 +44,8 @@ void qkv_bf16_note(const qkv_ctx *ctx) {
     if (!ctx->bf16->native) qkv_log(ctx, "bf16 emulated here (%s kernels): slower than f32", ctx->kernels->name);
 }
 
+const char *qkv_bf16_name(const qkv_ctx *ctx) { return ctx->bf16->name; }
+
 void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes) {
     x->tally.flops[x->pass][c] += flops;
     x->tally.bytes[x->pass][c] += bytes;

@@ -78,6 +78,7 @@ static inline void qkv_exec_release(qkv_exec *x, size_t mark) { qkv_arena_high_r
 
 /* Logs that bf16 is emulated, where it is. */
 void qkv_bf16_note(const qkv_ctx *ctx);
+const char *qkv_bf16_name(const qkv_ctx *ctx); /* of the kernels: results of different ones may differ */
 
 void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes);
 double qkv_tally_flops(const qkv_tally *t);

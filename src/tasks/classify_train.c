@@ -85,6 +85,12 @@ static qkv_status make_identity(job *j, json_t *recorded) {
     j->identity = json_pack("{s:s, s:O?, s:{s:I, s:s}, s:{s:b, s:I, s:s}}", "qkv", version, "options", recorded, "training data", "rows",
                             (json_int_t)j->train_table.count, "hash", train, "dev data", "held out", j->held_out, "rows",
                             (json_int_t)j->dev_table.count, "hash", dev);
+    /* f32 has the same bits on all of them */
+    if (j->identity && j->o->dtype == QKV_COMPUTE_BF16 &&
+        json_object_set_new(j->identity, "kernels of bf16", json_string(qkv_bf16_name(j->ctx))) != 0) {
+        json_decref(j->identity);
+        j->identity = NULL;
+    }
     return j->identity ? QKV_OK : qkv_fail(j->ctx, QKV_NO_MEMORY, "out of memory for the identity of the run");
 }
 
@@ -99,7 +105,6 @@ static qkv_status restore(void *self, qkv_train_state *state) {
     QKV_TRY(qkv_checkpoint_restore(j->from, state));
     qkv_checkpoint_close(j->from);
     j->from = NULL;
-    qkv_log(j->ctx, "going on after step %" PRId64, state->step);
     return QKV_OK;
 }
 
@@ -212,6 +217,7 @@ static qkv_status report_data(job *j) {
         .format = j->train_format,
         .dev_format = j->dev_format,
         .dev_cut_rows = j->dev.cut_rows,
+        .resumed_step = j->from ? qkv_checkpoint_step(j->from) : 0,
     };
     QKV_TRY(qkv_spread(j->ctx, j->train.full, j->train.rows.count, &d->shortest, &d->median, &d->longest));
     if (j->labels.count == 1 && !j->o->multi_label)

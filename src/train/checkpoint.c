@@ -107,7 +107,7 @@ static qkv_status differ(qkv_ctx *ctx, const char *name, const char *group, cons
     qkv_status status = value_text(had, &a);
     if (status == QKV_OK) status = value_text(have, &b);
     if (status == QKV_OK)
-        status = qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is of another run and cannot be continued: %s%s%s was %.100s, now it is %.100s", name,
+        status = qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is of another run and cannot be continued: of %s%s%s it had %.100s, this one has %.100s", name,
                           group, *group ? " " : "", key, a.p, b.p);
     qkv_buf_free(&a);
     qkv_buf_free(&b);
@@ -175,6 +175,8 @@ qkv_status qkv_checkpoint_open(qkv_ctx *ctx, const char *path, const json_t *ide
     else qkv_checkpoint_close(c);
     return status;
 }
+
+int64_t qkv_checkpoint_step(const qkv_checkpoint *checkpoint) { return checkpoint->state.step; }
 
 void qkv_checkpoint_close(qkv_checkpoint *checkpoint) {
     if (!checkpoint) return;

@@ -16,6 +16,7 @@ typedef struct qkv_checkpoint qkv_checkpoint;
 /* Reads and checks the file. QKV_BAD_FORMAT for another kind of file, another version or a damaged one. Compares its identity
  * with `identity`, one level deep into objects, and refuses (QKV_BAD_ARGUMENT) with the first value that differs. */
 qkv_status qkv_checkpoint_open(qkv_ctx *ctx, const char *path, const json_t *identity, qkv_checkpoint **checkpoint) QKV_MUST_USE;
+int64_t qkv_checkpoint_step(const qkv_checkpoint *checkpoint); /* steps done */
 /* Fills `state`, whose blocks are allocated and of the size they had. */
 qkv_status qkv_checkpoint_restore(const qkv_checkpoint *checkpoint, qkv_train_state *state) QKV_MUST_USE;
 void qkv_checkpoint_close(qkv_checkpoint *checkpoint); /* NULL is harmless */

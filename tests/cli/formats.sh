@@ -23,7 +23,7 @@ for format in tsv fasttext jsonl csv; do
     json out data.format > /dev/null
     "$QKV" predict m.$format "$QKV_MODELS/texts.txt" --top 3 $one | tr _ ' ' > answers.$format
     same answers.$format answers.tsv
-    "$QKV" predict m.$format data/dev --top 3 $one | tr _ ' ' > dev.$format
+    "$QKV" predict m.$format data/dev --format $format --top 3 $one | tr _ ' ' > dev.$format
     [ $format = tsv ] || { "$QKV" predict m.tsv "$dev" --column 2 --top 3 $one > dev.expected; same dev.$format dev.expected; }
     run 0 test m.$format data/dev $one --json
     json out accuracy > score.$format
@@ -61,7 +61,7 @@ has err 'thin.csv:2: 1 column, expected 2 as in the header'
 
 # JSON rows answered one by one, as they come.
 last="qkv predict on a pipe of JSON lines"
-coproc P { exec "$QKV" predict "$model" $one 2> err; }
+coproc P { exec "$QKV" predict "$model" --format jsonl $one 2> err; }
 exec 4>&"${P[1]}" 5<&"${P[0]}"
 pid=$P_PID write=${P[1]}
 for word in rose leaf sea; do

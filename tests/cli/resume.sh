@@ -4,7 +4,7 @@ set -m
 data 240 5 > train.tsv
 epochs=60
 [ -z "${QKV_SANITIZED:-}" ] || epochs=8
-options="--size tiny --max-length 16 --epochs $epochs --threads 2 --batch-rows 8"
+options="--size tiny --max-length 16 --epochs $epochs --threads 2 --batch-rows 8 --vocab 300 --ngram-buckets 500"
 
 # shellcheck disable=SC2086
 run 0 train classify train.tsv -o whole $options
@@ -31,27 +31,27 @@ run 0 predict part train.tsv --threads 1
 cp part.resume before
 # shellcheck disable=SC2086
 run 2 train classify train.tsv -o part $options --lr 0.001 --resume
-has err 'part\.resume is of another run and cannot be continued: options lr was "0\.0005", now it is "0\.001"'
+has err 'part\.resume is of another run and cannot be continued: of options lr it had "0\.0005", this one has "0\.001"'
 data 240 6 > other.tsv
 # shellcheck disable=SC2086
 run 2 train classify other.tsv -o part $options --resume
-has err 'cannot be continued: training data'
+has err 'cannot be continued: of training data'
 # shellcheck disable=SC2086
 run 1 train classify train.tsv -o nothing $options --resume
-has err 'nothing\.resume: No such file'
+has err 'there is no interrupted run to go on with: nothing\.resume does not exist'
 run 2 train classify part.resume -o part
 has err 'part\.resume would overwrite the data'
 same part.resume before
 
 # shellcheck disable=SC2086
 run 0 train classify train.tsv -o part $options --resume --threads 1
-has err 'going on after step [0-9]+'
+has err '^resuming +after step [0-9]+'
 same part whole
 [ ! -e part.resume ] || fail "the checkpoint outlived its run"
 
 # kill -9: the last checkpoint is enough.
 # shellcheck disable=SC2086
-begin train.tsv -o killed $options --checkpoint 0.00001
+begin train.tsv -o killed $options --checkpoint 0.002
 kill -KILL $pid
 wait $pid 2> /dev/null
 [ -s killed.resume ] || fail "no checkpoint after kill -9"
