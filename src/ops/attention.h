@@ -23,6 +23,7 @@ typedef struct qkv_attention_shape {
     int64_t dim, value_dim;
     real scale;
     int64_t left, right;
+    /* A plan does not read what the following point at, but takes any pointer for a yes. */
     const float *alibi;      /* [heads] slopes, or NULL */
     real softcap;
     const real *bias;        /* [heads][2 bias_reach + 1], added to the score by distance, clamped; or NULL */

@@ -51,7 +51,8 @@ same part whole
 
 # kill -9: the last checkpoint is enough.
 # shellcheck disable=SC2086
-begin train.tsv -o killed $options --checkpoint 0.002
+begin train.tsv -o killed $options --checkpoint 0.0002
+for i in $(seq 600); do [ -s killed.resume ] && break; sleep 0.1; done
 kill -KILL $pid
 wait $pid 2> /dev/null
 [ -s killed.resume ] || fail "no checkpoint after kill -9"

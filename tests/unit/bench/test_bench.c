@@ -183,6 +183,21 @@ static void what_makes_no_sense_is_refused_with_its_number(void **state) {
     o = options("gemm");
     o.seconds = 1e9;
     refused(&f, &o, "seconds=1e+09");
+    o = options("pointwise.gelu");
+    o.dropout = 0.5;
+    refused(&f, &o, "dropout is not a size of 'pointwise.gelu'");
+    /* sizes of a case that no list gives */
+    qkv_bench_case *cases;
+    int64_t count;
+    o = options("attention.forward");
+    assert_int_equal(qkv_bench_cases(&f.ctx, &o, &cases, &count), QKV_OK);
+    cases[0].heads = 0;
+    assert_int_equal(qkv_bench_run(&f.ctx, &o, &cases[0]), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(f.ctx.message, "attention.forward: heads=0, expected 1 to 65536"));
+    cases[0].heads = 8;
+    cases[0].n = INT64_C(1) << 40;
+    assert_int_equal(qkv_bench_run(&f.ctx, &o, &cases[0]), QKV_BAD_ARGUMENT);
+    qkv_free(&f.ctx, cases);
     end(&f);
 }
 

@@ -88,7 +88,8 @@ static void tsv_with_several_labels(void **state) {
 
 static void tsv_with_pairs(void **state) {
     (void)state;
-    expect("a\tone\ttwo\tthree\n", NULL, QKV_WANT_LABEL, true, "a|one\ttwo\tthree@1\n");
+    expect("a\tone\ttwo\n", NULL, QKV_WANT_LABEL, true, "a|one\ttwo@1\n");
+    expect("a\tone\ttwo\tthree\n", NULL, QKV_WANT_LABEL, true, "rows.txt:1: more than 3 columns, expected 3 (label<TAB>text<TAB>text)\n");
     expect("a\t\t\n", NULL, QKV_WANT_LABEL, true, "a|\t@1\n");
     expect("a\tx\ty\na\tone\n", NULL, QKV_WANT_LABEL, true,
            "a|x\ty@1\nrows.txt:2: 2 columns, expected 3 (label<TAB>text<TAB>text)\n");
@@ -123,6 +124,7 @@ static void jsonl_fields(void **state) {
     LABEL("{\"label\": \"a b\", \"text\": \"x\\ty\\n\\u597d\"}\n{\"text\":\"\",\"label\":3}\n", "a b|x\ty\n\u597d@1\n3|@2\n");
     LABEL("{\"label\":true,\"text\":\"x\"}\n\n{\"label\":-0.5,\"text\":\"y\",\"more\":[{}]}\n{\"label\":[\"a\"],\"text\":\"z\"}",
           "true|x@1\n-0.5|y@3\na|z@4\n");
+    LABELS("{\"label\":[100,100.0,1e2,1500000.0,-0.0,0.25],\"text\":\"x\"}\n", "100/1500000/0/0.25|x@1\n"); /* one number, one label */
     LABELS("{\"label\":[\"a\",2,false,\"a\"],\"text\":\"x\"}\n{\"label\":[],\"text\":\"y\"}\n{\"label\":\"a,b\",\"text\":\"z\"}\n",
            "a/2/false|x@1\n|y@2\na,b|z@3\n");
     LABEL("{\"label\":[\"a\",\"b\"],\"text\":\"x\"}\n",
@@ -278,11 +280,16 @@ static void every_line_is_a_text(void **state) {
     (void)state;
     TEXT("a\tb\n\n c \r\nlast", "|a\tb@1\n|@2\n| c @3\n|last@4\n");
     TEXT("", "");
-    TEXT("__label__a x y\n\nz __label__b\n", "|x y@1\n|@2\n|z@3\n");
-    TEXT("{\"text\":\"x\"}\n{\"text\":\"y\",\"label\":[[]]}\n", "|x@1\n|y@2\n"); /* labels are not looked at */
-    qkv_data_options o = with_format(QKV_FORMAT_TSV);
+    TEXT("__label__a x y\n\nz __label__b\n", "|__label__a x y@1\n|@2\n|z __label__b@3\n"); /* whatever it looks like */
+    TEXT("{\"text\":\"x\"}\n", "|{\"text\":\"x\"}@1\n");
+    TEXT("text,label\nx,y\n", "|text,label@1\n|x,y@2\n");
+    qkv_data_options o = with_format(QKV_FORMAT_FASTTEXT);
+    expect("__label__a x y\n\nz __label__b\n", &o, QKV_WANT_TEXT, false, "|x y@1\n|@2\n|z@3\n");
+    o = with_format(QKV_FORMAT_TSV);
     expect("a\tb\tc\n\tx\n", &o, QKV_WANT_TEXT, false, "|b\tc@1\n|x@2\n");
-    expect("{\"text\":\"x\"}\n{\"txt\":\"x\"}\n", NULL, QKV_WANT_TEXT, false,
+    o = with_format(QKV_FORMAT_JSONL);
+    expect("{\"text\":\"x\"}\n{\"text\":\"y\",\"label\":[[]]}\n", &o, QKV_WANT_TEXT, false, "|x@1\n|y@2\n"); /* labels are not looked at */
+    expect("{\"text\":\"x\"}\n{\"txt\":\"x\"}\n", &o, QKV_WANT_TEXT, false,
            "|x@1\nrows.txt:2: no field 'text' (there is: txt); --text-field names another\n");
 }
 
@@ -294,7 +301,7 @@ static void the_public_reader(void **state) {
     const char *text;
     int64_t length;
     qkv_rows *rows;
-    gzFile gz = gzopen(test_path("rows.gz", path), "wb");
+    gzFile gz = gzopen(test_path("rows.csv.gz", path), "wb"); /* the name says what it is */
     gzputs(gz, "text,label\n\"x\ny\",a\nz,b\n");
     gzclose(gz);
     assert_int_equal(qkv_rows_open(&ctx, path, NULL, 0, &rows), QKV_OK);
@@ -315,7 +322,8 @@ static void the_public_reader(void **state) {
     assert_int_equal(qkv_rows_repaired(rows), 0);
     qkv_rows_close(rows);
     qkv_rows_close(NULL);
-    test_write_file(path, "a\0b\nc\xFF\nd\n", 9);
+    remove(path);
+    test_write_file(test_path("rows.txt", path), "a\0b\nc\xFF\nd\n", 9);
     assert_int_equal(qkv_rows_open(&ctx, path, NULL, 0, &rows), QKV_OK);
     do {
         assert_int_equal(qkv_rows_next(rows, &text, &length), QKV_OK);
