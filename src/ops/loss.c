@@ -5,7 +5,7 @@
 
 typedef struct job {
     const qkv_kernels *kernels;
-    qkv_mat logits, out; /* out: dlogits or probabilities */
+    qkv_mat logits, dlogits;
     const int32_t *target;
     real smoothing, scale;
     real *loss;
@@ -17,7 +17,7 @@ static void loss_chunk(void *arg, int64_t chunk, int thread) {
     (void)thread;
     qkv_range r = qkv_chunk_range(j->logits.rows, j->grain, chunk);
     j->kernels->cross_entropy(r.to - r.from, j->logits.cols, j->logits.p + r.from * j->logits.ld, j->logits.ld, j->target + r.from,
-                              j->smoothing, j->scale, j->loss + r.from, j->out.p ? j->out.p + r.from * j->out.ld : NULL, j->out.ld);
+                              j->smoothing, j->scale, j->loss + r.from, j->dlogits.p ? j->dlogits.p + r.from * j->dlogits.ld : NULL, j->dlogits.ld);
 }
 
 qkv_status qkv_cross_entropy(qkv_exec *x, qkv_mat logits, const int32_t *target, double smoothing, double scale, real *loss,
@@ -38,21 +38,34 @@ qkv_status qkv_cross_entropy(qkv_exec *x, qkv_mat logits, const int32_t *target,
     return QKV_OK;
 }
 
-static void softmax_chunk(void *arg, int64_t chunk, int thread) {
-    const job *j = arg;
+/* ---- probabilities ---- */
+
+typedef void rows_kernel(int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy);
+
+typedef struct map_job {
+    rows_kernel *kernel;
+    qkv_mat in, out;
+    int64_t grain;
+} map_job;
+
+static void map_chunk(void *arg, int64_t chunk, int thread) {
+    const map_job *j = arg;
     (void)thread;
-    qkv_range r = qkv_chunk_range(j->logits.rows, j->grain, chunk);
-    j->kernels->softmax_rows(r.to - r.from, j->logits.cols, j->logits.p + r.from * j->logits.ld, j->logits.ld,
-                             j->out.p + r.from * j->out.ld, j->out.ld);
+    qkv_range r = qkv_chunk_range(j->in.rows, j->grain, chunk);
+    j->kernel(r.to - r.from, j->in.cols, j->in.p + r.from * j->in.ld, j->in.ld, j->out.p + r.from * j->out.ld, j->out.ld);
 }
 
-qkv_status qkv_softmax(qkv_exec *x, qkv_mat in, qkv_mat out) {
-    QKV_TRY(qkv_exec_shape(x, "input of softmax", in, in.rows, in.cols));
-    QKV_TRY(qkv_exec_shape(x, "output of softmax", out, in.rows, in.cols));
+static qkv_status map_rows(qkv_exec *x, rows_kernel *kernel, double flops, qkv_mat in, qkv_mat out) {
+    QKV_TRY(qkv_exec_shape(x, "logits", in, in.rows, in.cols));
+    QKV_TRY(qkv_exec_shape(x, "probabilities", out, in.rows, in.cols));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, 5 * elements, 2 * elements * sizeof(real));
+    qkv_exec_book(x, QKV_CLASS_OTHER, flops * elements, 2 * elements * sizeof(real));
     if (x->plan || in.cols == 0) return QKV_OK;
-    job j = {.kernels = x->ctx->kernels, .logits = in, .out = out, .grain = qkv_row_grain(in.cols)};
-    qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), softmax_chunk, &j);
+    map_job j = {kernel, in, out, qkv_row_grain(in.cols)};
+    qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), map_chunk, &j);
     return QKV_OK;
 }
+
+qkv_status qkv_softmax(qkv_exec *x, qkv_mat in, qkv_mat out) { return map_rows(x, x->ctx->kernels->softmax_rows, 5, in, out); }
+
+qkv_status qkv_sigmoid(qkv_exec *x, qkv_mat in, qkv_mat out) { return map_rows(x, x->ctx->kernels->sigmoid_rows, 4, in, out); }

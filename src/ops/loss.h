@@ -1,4 +1,4 @@
-/* Cross-entropy with label smoothing, and softmax. */
+/* Cross-entropy with label smoothing; softmax and sigmoid. */
 #ifndef QKV_OPS_LOSS_H
 #define QKV_OPS_LOSS_H
 
@@ -11,5 +11,7 @@ qkv_status qkv_cross_entropy(qkv_exec *x, qkv_mat logits, const int32_t *target,
 
 /* out[r] = softmax(in[r]); out may be in. */
 qkv_status qkv_softmax(qkv_exec *x, qkv_mat in, qkv_mat out) QKV_MUST_USE;
+/* out = 1 / (1 + e^-in); out may be in. */
+qkv_status qkv_sigmoid(qkv_exec *x, qkv_mat in, qkv_mat out) QKV_MUST_USE;
 
 #endif

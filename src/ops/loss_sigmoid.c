@@ -5,7 +5,7 @@
 
 typedef struct job {
     const qkv_kernels *kernels;
-    qkv_mat in, out; /* out: dlogits or probabilities */
+    qkv_mat logits, dlogits;
     const int64_t *at;
     const int32_t *labels;
     const real *weight;
@@ -17,9 +17,9 @@ typedef struct job {
 static void loss_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
     (void)thread;
-    qkv_range r = qkv_chunk_range(j->in.rows, j->grain, chunk);
-    j->kernels->sigmoid_loss(r.to - r.from, j->in.cols, j->in.p + r.from * j->in.ld, j->in.ld, j->at + r.from, j->labels, j->weight,
-                             j->smoothing, j->scale, j->loss + r.from, j->out.p ? j->out.p + r.from * j->out.ld : NULL, j->out.ld);
+    qkv_range r = qkv_chunk_range(j->logits.rows, j->grain, chunk);
+    j->kernels->sigmoid_loss(r.to - r.from, j->logits.cols, j->logits.p + r.from * j->logits.ld, j->logits.ld, j->at + r.from, j->labels, j->weight,
+                             j->smoothing, j->scale, j->loss + r.from, j->dlogits.p ? j->dlogits.p + r.from * j->dlogits.ld : NULL, j->dlogits.ld);
 }
 
 static qkv_status check_labels(qkv_exec *x, int64_t rows, int64_t classes, const int64_t *at, const int32_t *labels) {
@@ -48,25 +48,6 @@ qkv_status qkv_sigmoid_loss(qkv_exec *x, qkv_mat logits, const int64_t *at, cons
     QKV_TRY(check_labels(x, logits.rows, logits.cols, at, labels));
     job j = {x->ctx->kernels, logits, dlogits, at, labels, weight, (real)smoothing, (real)scale, loss, qkv_row_grain(logits.cols)};
     qkv_par(x->ctx, qkv_chunks(logits.rows, j.grain), loss_chunk, &j);
-    return QKV_OK;
-}
-
-static void sigmoid_chunk(void *arg, int64_t chunk, int thread) {
-    const job *j = arg;
-    (void)thread;
-    qkv_range r = qkv_chunk_range(j->in.rows, j->grain, chunk);
-    j->kernels->sigmoid_rows(r.to - r.from, j->in.cols, j->in.p + r.from * j->in.ld, j->in.ld, j->out.p + r.from * j->out.ld,
-                             j->out.ld);
-}
-
-qkv_status qkv_sigmoid(qkv_exec *x, qkv_mat in, qkv_mat out) {
-    QKV_TRY(qkv_exec_shape(x, "input of sigmoid", in, in.rows, in.cols));
-    QKV_TRY(qkv_exec_shape(x, "output of sigmoid", out, in.rows, in.cols));
-    double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, 4 * elements, 2 * elements * sizeof(real));
-    if (x->plan || in.cols == 0) return QKV_OK;
-    job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .grain = qkv_row_grain(in.cols)};
-    qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), sigmoid_chunk, &j);
     return QKV_OK;
 }
 

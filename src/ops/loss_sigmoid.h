@@ -12,9 +12,6 @@
 qkv_status qkv_sigmoid_loss(qkv_exec *x, qkv_mat logits, const int64_t *at, const int32_t *labels, const real *weight,
                             double smoothing, double scale, real *loss, qkv_mat dlogits) QKV_MUST_USE;
 
-/* out = 1 / (1 + e^-in); out may be in. */
-qkv_status qkv_sigmoid(qkv_exec *x, qkv_mat in, qkv_mat out) QKV_MUST_USE;
-
 /* After qkv_cross_entropy: multiplies loss and gradient of row r with weight[target[r]]. */
 qkv_status qkv_loss_weigh(qkv_exec *x, const int32_t *target, const real *weight, real *loss, qkv_mat dlogits) QKV_MUST_USE;
 
