@@ -205,7 +205,7 @@ static qkv_status one_epoch(loop *l) {
         if (status == QKV_OK) l->stopped = qkv_stop_asked(l->ctx);
         if (status == QKV_OK) checkpoint(l);
     }
-    if (l->s.window == windows) {
+    if (l->s.window >= windows) { /* a damaged checkpoint may name one beyond */
         l->s.window = 0;
         l->s.epoch++;
     }
