@@ -143,6 +143,8 @@ qkv_status qkv_csv_start(qkv_rows *r) {
     if (r->want != QKV_WANT_TEXT) QKV_TRY(find_column(r, "label-column", r->o.label_column, &r->label_column));
     QKV_TRY(find_column(r, "text-column", r->o.text_column, &r->text_columns[0]));
     if (r->pair) QKV_TRY(find_column(r, "text-column-2", r->o.text_column_2, &r->text_columns[1]));
+    for (int i = 0; i <= (r->pair ? 1 : 0); i++)
+        if (r->text_columns[i] == r->label_column) return qkv_rows_fail(r, 0, "label and text are the same column '%.40s'", r->o.label_column);
     return QKV_OK;
 }
 

@@ -207,6 +207,9 @@ static void csv_columns(void **state) {
     strcpy(o.text_column, "review");
     expect("stars\treview\n5\tx,y\n", &o, QKV_WANT_LABEL, false, "5|x,y@2\n"); /* a tab is tried, too */
     expect("stars,review,review\n5,x,y\n", &o, QKV_WANT_LABEL, false, "rows.txt:1: two columns are called 'review'\n");
+    strcpy(o.label_column, "review");
+    expect("stars,review\n5,x\n", &o, QKV_WANT_LABEL, false, "rows.txt:1: label and text are the same column 'review'\n");
+    strcpy(o.label_column, "stars");
     o.separator = QKV_SEPARATOR_SEMICOLON;
     expect("stars,review\n5,x\n", &o, QKV_WANT_LABEL, false,
            "rows.txt:1: no column 'stars' in the header (it has: stars,review); --label-column names another\n");
