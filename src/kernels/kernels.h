@@ -42,6 +42,7 @@ typedef struct qkv_dropout {
 } qkv_dropout;
 
 enum { QKV_ATTEND_KEYS = 256 }; /* key tiles of attention, where the backward pass of one head can be cut */
+enum { QKV_ATTEND_DECODE_HEADS = 16 }; /* of one query each that are computed together */
 
 /* One head of one sequence. Queries row0..row1-1 of the sequence are computed (forward); backward always takes all. */
 typedef struct qkv_attend {
@@ -107,6 +108,11 @@ typedef struct qkv_adamw {
     /* attention.inc; scratch is 64-byte aligned, of attend_*_scratch() reals */                                           \
     X(int64_t, attend_forward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                         \
     X(void, attend_forward, (const qkv_attend *a, real *scratch))                                                          \
+    /* One query of each of n heads of a sequence, which share the keys' length, the widths, strides and spans: row0 of each; no\
+     * rotation, value_dim a multiple of 16. Heads that read the same keys and values are neighbours and equally many; keys and\
+     * values of one stand as far from the next as those of the first two. The bits of attend_forward */                     \
+    X(int64_t, attend_decode_scratch, (int64_t heads, int64_t dim, int64_t value_dim))                                     \
+    X(void, attend_decode, (const qkv_attend *heads, int64_t n, real *scratch))                                            \
     X(int64_t, attend_backward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                        \
     X(int64_t, attend_shared_scratch, (int64_t n_q, int64_t dim, int64_t value_dim))                                      \
     X(int64_t, attend_blocks, (int64_t n_q)) /* of queries, that are handed on */                                         \

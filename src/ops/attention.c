@@ -24,7 +24,8 @@ typedef struct job {
     real *lse;
     int64_t q_rows, most_q, most_k;
     bool backward, split;
-    int64_t unit_heads;  /* heads that make units: query heads forward, key/value heads backward */
+    int64_t decode;      /* key/value heads that are computed together, as no sequence has more than one query; 0: it is not so */
+    int64_t unit_heads;  /* units of a part: query heads forward, key/value heads backward, groups of these in decoding */
     const unit *starts;  /* [chunks + 1] */
     int64_t chunks;
     real *scratch;
@@ -99,6 +100,7 @@ static int64_t cut(const job *j, unit *starts) {
         int64_t n_q = n_queries(s, i), n_k = n_keys(s, i), parts = parts_of(j, i);
         double pairs = (double)qkv_span_pairs(n_q, n_k, s->left, s->right) / (double)parts;
         double unit_work = pairs * work + 8.0 * (double)(n_k + n_q) * (double)width;
+        if (j->decode) unit_work *= (double)s->heads / (double)j->unit_heads;
         for (int64_t u = 0; u < parts * j->unit_heads; u++) {
             if (gathered == 0) {
                 if (starts) starts[chunks] = (unit){i, u / j->unit_heads, u % j->unit_heads};
@@ -187,8 +189,21 @@ static const qkv_bf16_kernels *bf16_of(const qkv_exec *x, const qkv_attention_sh
     return x->bf16 && s->q_offset && !s->rope_cos && !s->bias ? x->ctx->bf16 : NULL;
 }
 
+/* Heads of one query each are computed together: then each row of keys and values is read along. Fewer at a time where there are
+ * few sequences, so that there is something to share out. */
+static int64_t decode_heads(const job *j) {
+    const qkv_attention_shape *s = j->s;
+    enum { MANY = 8, FEW = 4 };
+    if (j->backward || j->most_q != 1 || s->rope_cos || s->value_dim % 16 != 0) return 0;
+    int64_t most = s->sequences * s->kv_heads < MANY * MANY ? FEW : MANY, fit = QKV_ATTEND_DECODE_HEADS / (s->heads / s->kv_heads);
+    if (most > fit) most = fit > 0 ? fit : 1;
+    if (s->sequences == 1 && most > (s->kv_heads + 1) / 2) most = (s->kv_heads + 1) / 2;
+    return most < s->kv_heads ? most : s->kv_heads;
+}
+
 static int64_t scratch_of(const job *j, int64_t n_q, int64_t n_k) {
     const qkv_attention_shape *s = j->s;
+    if (j->decode) return j->kernels->attend_decode_scratch(j->decode * (s->heads / s->kv_heads), s->dim, s->value_dim);
     if (j->bf16) return (j->backward ? j->bf16->attend_backward_scratch : j->bf16->attend_forward_scratch)(n_q, n_k, s->dim, s->value_dim);
     int64_t size = (j->backward ? j->kernels->attend_backward_scratch : j->kernels->attend_forward_scratch)(n_q, n_k, s->dim, s->value_dim);
     return j->split ? size - j->kernels->attend_shared_scratch(n_q, s->dim, s->value_dim) : size;
@@ -207,6 +222,11 @@ static qkv_status prepare(qkv_exec *x, job *j) {
     for (int64_t i = 0; i < s->sequences; i++) {
         if (n_queries(s, i) > j->most_q) j->most_q = n_queries(s, i);
         if (n_keys(s, i) > j->most_k) j->most_k = n_keys(s, i);
+    }
+    j->decode = decode_heads(j);
+    if (j->decode) {
+        j->bf16 = NULL;
+        j->unit_heads = qkv_chunks(s->kv_heads, j->decode);
     }
     QKV_TRY(prepare_split(x, j));
     QKV_TRY(prepare_bias(x, j));
@@ -285,6 +305,25 @@ static void forward_rows(const job *j, const qkv_attend *a, real *scratch) {
     }
     fill(a->o + a->row0 * a->o_row, a->row1 - a->row0, a->value_dim, a->o_row, 0);
     if (a->lse) fill(a->lse + a->row0, 1, a->row1 - a->row0, 0, (real)-INFINITY);
+}
+
+static void decode_heads_of(const job *j, unit u, real *scratch) {
+    int64_t group = j->s->heads / j->s->kv_heads, end = (u.head + 1) * j->decode * group, some;
+    if (end > j->s->heads) end = j->s->heads;
+    for (int64_t h = u.head * j->decode * group; h < end; h += some) {
+        qkv_attend heads[QKV_ATTEND_DECODE_HEADS];
+        some = end - h < QKV_ATTEND_DECODE_HEADS ? end - h : QKV_ATTEND_DECODE_HEADS;
+        for (int64_t i = 0; i < some; i++) heads[i] = describe(j, u.sequence, h + i);
+        if (heads[0].n_q > 0 && heads[0].n_k > 0) j->kernels->attend_decode(heads, some, scratch);
+        else
+            for (int64_t i = 0; i < some; i++) forward_rows(j, &heads[i], scratch);
+    }
+}
+
+static void decode_chunk(void *arg, int64_t chunk, int thread) {
+    const job *j = arg;
+    for (unit u = j->starts[chunk], end = j->starts[chunk + 1]; unit_before(u, end); u = unit_next(j, u))
+        decode_heads_of(j, u, j->scratch + thread * j->scratch_size);
 }
 
 static void forward_chunk(void *arg, int64_t chunk, int thread) {
@@ -401,7 +440,7 @@ qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_hea
     job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse};
     QKV_TRY(prepare(x, &j));
     book(x, s, false);
-    if (!x->plan) qkv_par(x->ctx, j.chunks, forward_chunk, &j);
+    if (!x->plan) qkv_par(x->ctx, j.chunks, j.decode ? decode_chunk : forward_chunk, &j);
     qkv_exec_release(x, mark);
     return QKV_OK;
 }

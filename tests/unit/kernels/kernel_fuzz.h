@@ -185,6 +185,27 @@ static inline void fuzz_attention(const qkv_kernels *t, dice *d, record *out) {
     free(q), free(k), free(v), free(o), free(lse), free(d_o), free(scratch);
 }
 
+/* One query of several heads that lie side by side. */
+static inline void fuzz_decode(const qkv_kernels *t, dice *d, record *out) {
+    enum { MOST = 9 * 2 };
+    int64_t kv = dice_int(d, 1, 9), group = dice_int(d, 1, 2), n = kv * group, dim = dice_int(d, 1, 40), wide = 16 * dice_int(d, 1, 3);
+    int64_t nk = dice_int(d, 1, 300), k_row = kv * dim, v_row = kv * wide;
+    real *q = random_reals(d, n * dim, 2), *k = random_reals(d, nk * k_row, 2), *v = random_reals(d, nk * v_row, 1);
+    real *o = random_reals(d, n * wide, 1), *lse = random_reals(d, n, 1);
+    int64_t left = dice_int(d, 0, 2) ? -1 : dice_int(d, 0, 40), bytes = (t->attend_decode_scratch(n, dim, wide) * (int64_t)sizeof(real) + 63) / 64 * 64;
+    qkv_attend heads[MOST];
+    for (int64_t h = 0; h < n; h++)
+        heads[h] = (qkv_attend){.n_q = 1, .n_k = nk, .row1 = 1, .dim = dim, .value_dim = wide, .scale = (real)(1 / sqrt((double)dim)),
+                                .left = left, .right = -1, .q = q + h * dim, .k = k + h / group * dim, .v = v + h / group * wide,
+                                .q_row = dim, .k_row = k_row, .v_row = v_row, .o = o + h * wide, .o_row = wide, .lse = lse + h};
+    real *scratch = aligned_alloc(64, (size_t)bytes);
+    if (!scratch) abort();
+    memset(scratch, 0xFF, (size_t)bytes);
+    t->attend_decode(heads, n, scratch);
+    record_take(out, o, n * wide), record_take(out, lse, n);
+    free(q), free(k), free(v), free(scratch);
+}
+
 typedef struct fuzz_kernel {
     const char *name;
     void (*run)(const qkv_kernels *t, dice *d, record *out);
@@ -193,6 +214,7 @@ typedef struct fuzz_kernel {
 static const fuzz_kernel fuzz_kernels[] = {
     {"gemm", fuzz_gemm},           {"norm", fuzz_norm}, {"act", fuzz_act},     {"pointwise", fuzz_pointwise},
     {"embedding", fuzz_embedding}, {"loss", fuzz_loss}, {"adamw", fuzz_adamw}, {"attention", fuzz_attention},
+    {"decode", fuzz_decode},
 };
 enum { FUZZ_KERNELS = sizeof fuzz_kernels / sizeof *fuzz_kernels };
 
