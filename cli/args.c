@@ -258,3 +258,9 @@ int cli_set_options(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args, vo
     qkv_options_default(verb->table(), options);
     return cli_apply_settings(verb, ctx, args, options);
 }
+
+int cli_given(const cli_verb *verb, const cli_args *args, const char *option) {
+    for (size_t i = 0; i < verb->count; i++)
+        if (!strcmp(verb->options[i].name, option)) return (int)(args->given >> i & 1);
+    return 0;
+}

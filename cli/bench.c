@@ -56,12 +56,6 @@ typedef struct bench_run {
     bench_columns columns;
 } bench_run;
 
-static int given(const cli_args *args, const char *name) {
-    for (int i = 0; i < OPTIONS; i++)
-        if (!strcmp(options[i].name, name)) return (int)(args->given >> i & 1);
-    return 0;
-}
-
 static int read_options(const cli_verb *verb, const bench_values *v, const cli_args *args, qkv_bench_options *o) {
     qkv_bench_init(o);
     o->what = args->count ? args->words[0] : "all";
@@ -73,19 +67,19 @@ static int read_options(const cli_verb *verb, const bench_values *v, const cli_a
         return cli_wrong_use(verb, "--dtype=%s: expected f32 or bf16", v->dtype);
     static const char *const sizes[] = {"m", "n", "k", "dim", "value-dim", "heads", "kv-heads", "batch", "layers", "ffn", "window", "dropout"};
     for (size_t i = 0; !strcmp(o->what, "peak") && i < sizeof sizes / sizeof *sizes; i++)
-        if (given(args, sizes[i])) return cli_wrong_use(verb, "--%s: the ceilings have no sizes", sizes[i]);
-    if (given(args, "m")) o->m = v->m;
-    if (given(args, "n")) o->n = v->n;
-    if (given(args, "k")) o->k = v->k;
-    if (given(args, "dim")) o->dim = v->dim;
-    if (given(args, "value-dim")) o->value_dim = v->value_dim;
-    if (given(args, "heads")) o->heads = v->heads;
-    if (given(args, "kv-heads")) o->kv_heads = v->kv_heads;
-    if (given(args, "batch")) o->batch = v->batch;
-    if (given(args, "layers")) o->layers = v->layers;
-    if (given(args, "ffn")) o->ffn = v->ffn;
-    if (given(args, "window")) o->window = v->window;
-    if (given(args, "dropout")) o->dropout = v->dropout;
+        if (cli_given(verb, args, sizes[i])) return cli_wrong_use(verb, "--%s: the ceilings have no sizes", sizes[i]);
+    if (cli_given(verb, args, "m")) o->m = v->m;
+    if (cli_given(verb, args, "n")) o->n = v->n;
+    if (cli_given(verb, args, "k")) o->k = v->k;
+    if (cli_given(verb, args, "dim")) o->dim = v->dim;
+    if (cli_given(verb, args, "value-dim")) o->value_dim = v->value_dim;
+    if (cli_given(verb, args, "heads")) o->heads = v->heads;
+    if (cli_given(verb, args, "kv-heads")) o->kv_heads = v->kv_heads;
+    if (cli_given(verb, args, "batch")) o->batch = v->batch;
+    if (cli_given(verb, args, "layers")) o->layers = v->layers;
+    if (cli_given(verb, args, "ffn")) o->ffn = v->ffn;
+    if (cli_given(verb, args, "window")) o->window = v->window;
+    if (cli_given(verb, args, "dropout")) o->dropout = v->dropout;
     return CLI_GO_ON;
 }
 
@@ -147,7 +141,20 @@ static int one_case(bench_run *run, const qkv_bench_case *c) {
     return CLI_GO_ON;
 }
 
-static int list_cases(const qkv_bench_case *cases, int64_t count) {
+/* Sizes that are hopeless here are refused before anything is measured or printed: a case that fits is enough to go on. */
+static int any_fits(bench_run *run, const qkv_bench_case *cases, int64_t count) {
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < count; i++) {
+        qkv_bench_case one = cases[i];
+        qkv_status planned = qkv_bench_plan(run->ctx[0], &run->options, &one);
+        if (planned != QKV_NO_MEMORY) return CLI_GO_ON; /* what else is wrong is said where it is measured */
+        status = planned;
+    }
+    return status == QKV_OK ? CLI_GO_ON : cli_fail(run->ctx[0], status);
+}
+
+static int list_cases(const bench_run *run, const qkv_bench_case *cases, int64_t count) {
+    if (!strcmp(run->options.what, "peak")) bench_machine_list();
     for (int64_t i = 0; i < count; i++) {
         char text[300];
         bench_describe(&cases[i], text, sizeof text);
@@ -195,7 +202,9 @@ static int bench(const cli_verb *verb, bench_run *run) {
         if (status != QKV_OK) return cli_wrong_use(verb, "%s", qkv_message(run->ctx[0]));
     }
     if (run->values->list) {
-        code = list_cases(cases, count);
+        code = list_cases(run, cases, count);
+    } else if ((code = any_fits(run, cases, count)) != CLI_GO_ON) {
+        /* said */
     } else if (run->values->json && !(run->json = strcmp(run->values->json, "-") ? fopen(run->values->json, "w") : stdout)) {
         cli_say("%s: %s", run->values->json, strerror(errno));
         code = CLI_FAILED;

@@ -4,6 +4,7 @@
 
 #include "cli.h"
 
+void bench_machine_list(void); /* the names of what bench_machine_text prints */
 void bench_machine_text(const qkv_machine *machines, int count);
 
 /* The table is as wide as its cases need. */

@@ -137,18 +137,32 @@ static void machine_row(const char *name, const char *unit, const qkv_machine *m
     printf(" %s\n", unit);
 }
 
+static const struct {
+    const char *name;
+    size_t offset;
+} rates[] = {{"multiply-adds f32", offsetof(qkv_machine, fma_gflops)}, {"dot products bf16", offsetof(qkv_machine, bf16_gflops)}},
+  streams[] = {{"read", offsetof(qkv_bandwidth, read_gbs)},
+               {"copy", offsetof(qkv_bandwidth, copy_gbs)},
+               {"update in place", offsetof(qkv_bandwidth, update_gbs)}};
+enum { RATES = 2, STREAMS = 3, CACHES = 3 };
+
 static void bandwidth_rows(const char *name, const qkv_machine *machines, int count, size_t offset) {
     char text[64];
-    static const struct {
-        const char *name;
-        size_t offset;
-    } kinds[] = {{"read", offsetof(qkv_bandwidth, read_gbs)},
-                 {"copy", offsetof(qkv_bandwidth, copy_gbs)},
-                 {"update in place", offsetof(qkv_bandwidth, update_gbs)}};
-    for (int k = 0; k < 3; k++) {
-        snprintf(text, sizeof text, "%s, %s", name, kinds[k].name);
-        machine_row(text, "GB/s", machines, count, offset + kinds[k].offset);
+    for (int k = 0; k < STREAMS; k++) {
+        snprintf(text, sizeof text, "%s, %s", name, streams[k].name);
+        machine_row(text, "GB/s", machines, count, offset + streams[k].offset);
     }
+}
+
+void bench_machine_list(void) {
+    for (int i = 0; i < RATES; i++) printf("%s%s\n", rates[i].name, i == 0 ? "" : ", where the CPU has them");
+    for (int i = 0; i <= CACHES; i++)
+        for (int k = 0; k < STREAMS; k++) {
+            if (i < CACHES)
+                printf("L%d, %s\n", i + 1, streams[k].name);
+            else
+                printf("memory, %s\n", streams[k].name);
+        }
 }
 
 void bench_machine_text(const qkv_machine *m, int count) {
@@ -161,9 +175,8 @@ void bench_machine_text(const qkv_machine *m, int count) {
         printf(" %10s", threads);
     }
     putchar('\n');
-    machine_row("multiply-adds f32", "GFLOP/s", m, count, offsetof(qkv_machine, fma_gflops));
-    machine_row("dot products bf16", "GFLOP/s", m, count, offsetof(qkv_machine, bf16_gflops));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < RATES; i++) machine_row(rates[i].name, "GFLOP/s", m, count, rates[i].offset);
+    for (int i = 0; i < CACHES; i++) {
         snprintf(name, sizeof name, "L%d %s", i + 1, cli_bytes((double)m->cache[i].bytes).s);
         if (m->cache[i].bytes > 0) bandwidth_rows(name, m, count, offsetof(qkv_machine, cache) + (size_t)i * sizeof(qkv_bandwidth));
     }

@@ -56,7 +56,7 @@ struct cli_verb {
     int (*run)(const cli_verb *verb, int argc, char **argv);
 };
 
-extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_info, cli_attend, cli_bench, cli_help;
+extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_embed, cli_info, cli_attend, cli_bench, cli_help;
 extern const cli_verb *const cli_verbs[]; /* ends with NULL */
 
 typedef struct cli_setting {
@@ -75,6 +75,7 @@ typedef struct cli_args {
  * `args`. CLI_GO_ON, or the code to exit with after it has said why. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, int most_words, void *values, cli_args *args);
 void cli_args_free(cli_args *args);
+int cli_given(const cli_verb *verb, const cli_args *args, const char *option); /* 1: it stands on the line. `option` is one of the verb's own */
 
 /* Fills `options` with the defaults of the verb's library table and what the command line says. */
 int cli_set_options(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args, void *options);
@@ -127,6 +128,13 @@ int cli_finish(int code);
 void *cli_alloc(size_t bytes); /* never NULL: ends the program when there is no memory */
 void *cli_grow(void *pointer, size_t bytes);
 
+/* ---- names of files to be written (places.c) ---- */
+
+int cli_same_file(const char *a, const char *b); /* NULL and "-" are no files */
+
+/* A file is made beside `path` and removed, before work begins whose result, `what`, is to go there. CLI_GO_ON or CLI_FAILED. */
+int cli_check_place(const char *path, const char *what);
+
 /* ---- signals.c ---- */
 
 /* What the program does, for what a signal says. */
@@ -135,7 +143,8 @@ typedef enum cli_phase {
     CLI_STEPS,
     CLI_SAVES,
     CLI_SAVED,
-    CLI_MEASURES /* no training: what is measured so far is printed */
+    CLI_MEASURES, /* no training: what is measured so far is printed */
+    CLI_WRITES    /* rows into a file: it is taken away again */
 } cli_phase;
 
 void cli_signals_stoppable(void); /* from now on the first SIGINT, SIGTERM, SIGHUP only asks; the second ends at once */
@@ -155,6 +164,7 @@ cli_text cli_duration(double seconds);       /* 4.2 s, 3:07 min, 1:02:03 h */
 cli_text cli_percent(double share);          /* 79.61 %, or - for what is not a number */
 cli_text cli_loss(double loss);              /* 1.2345, or - for what is not a number */
 cli_text cli_of(int64_t n, const char *one); /* 1 row, 2 rows, 3 classes: cli_count and the plural */
+int cli_float9(float x, char to[24]);        /* as "%.9g", which reads back to the same float, some times as fast; the length */
 cli_text cli_float(float x);                 /* the shortest decimal that reads back to the same float */
 
 /* `text` for a table, escaped as in JSON (below) and with what the terminal would not show as \xHH too. Returns its width
@@ -180,6 +190,8 @@ typedef struct cli_matrix {
 
 /* Text (a row a line; spaces, tabs or commas between numbers; # starts a comment) or .npy. 0, or -1 with a sentence. */
 int cli_matrix_read(qkv_ctx *ctx, const char *path, cli_matrix *m, char *message, size_t size);
+#define CLI_NPY_HEADER 128
+void cli_npy_header(int64_t rows, int64_t cols, char header[CLI_NPY_HEADER]); /* of little-endian floats, C order; version 1.0 */
 int cli_npy_read(FILE *file, const char *path, cli_matrix *m, char *message, size_t size);
 void cli_matrix_print(FILE *to, const float *p, int64_t rows, int64_t cols, int64_t row_stride);
 json_t *cli_matrix_json(const float *p, int64_t rows, int64_t cols, int64_t row_stride);

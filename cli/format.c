@@ -104,6 +104,54 @@ cli_text cli_float(float x) {
     return t;
 }
 
+/* Nine digits of x as a whole number, x = digits * 10^(exponent - 8). -1: near enough to the middle between two that only exact
+ * arithmetic knows which is nearer. Powers of ten up to 22 are exact, so `scaled` is rounded once. */
+static int32_t nine_digits(double x, int *exponent) {
+    static const double ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    int binary, e;
+    frexp(x, &binary);
+    e = (int)floor((binary - 1) * 0.30102999566398120); /* the exponent, or one below it */
+    double scaled = e <= 8 ? x * ten[8 - e] : x / ten[e - 8];
+    if (scaled >= 1e9) {
+        e++;
+        scaled = e <= 8 ? x * ten[8 - e] : x / ten[e - 8];
+    }
+    int32_t digits = (int32_t)scaled;
+    double rest = scaled - digits;
+    if (fabs(rest - 0.5) < 1e-5) return -1;
+    digits += rest > 0.5;
+    if (digits == 1000000000) {
+        digits = 100000000;
+        e++;
+    }
+    *exponent = e;
+    return digits;
+}
+
+int cli_float9(float x, char to[24]) {
+    const double size = fabs((double)x);
+    int exponent = 0, n = 0, count = 9;
+    const int32_t digits = size >= 1e-13 && size < 1e20 ? nine_digits(size, &exponent) : -1;
+    if (digits < 0) return snprintf(to, 24, "%.9g", (double)x);
+    char text[9];
+    for (int32_t i = 9, left = digits; i-- > 0; left /= 10) text[i] = (char)('0' + left % 10);
+    while (count > 1 && text[count - 1] == '0') count--;
+    if (x < 0) to[n++] = '-';
+    const int scientific = exponent < -4 || exponent >= 9;
+    const int before = scientific ? 1 : exponent + 1; /* digits before the point; below 1: zeros behind it */
+    if (before < 1) to[n++] = '0';
+    if (before < 1) to[n++] = '.';
+    for (int i = before; i < 0; i++) to[n++] = '0';
+    for (int i = 0; i < count || i < before; i++) {
+        if (i && i == before) to[n++] = '.';
+        to[n++] = i < count ? text[i] : '0';
+    }
+    if (scientific) n += snprintf(to + n, (size_t)(24 - n), "e%+03d", exponent);
+    to[n] = 0;
+    return n;
+}
+
 /* The code point at s, its length in *used; -1 for what is not UTF-8 (one byte used). */
 static int32_t code_point(const unsigned char *s, int64_t left, int *used) {
     static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

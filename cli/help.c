@@ -23,6 +23,8 @@ const char *cli_type_name(qkv_option_type type, const char *choices) {
         return "N";
     case QKV_OPTION_TEXT:
         return "TEXT";
+    case QKV_OPTION_SIZE:
+        return "SIZE";
     }
     return "VALUE";
 }

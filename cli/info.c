@@ -173,7 +173,7 @@ static void print_flops(const json_t *flops) {
 
 static void model_text(const qkv_model *model, const json_t *m) {
     static const char *const known[] = {"task",       "version",         "labels", "tokenizer",       "config",
-                                        "parameters", "parameter_count", "bytes",  "flops_per_token", "record"};
+                                        "parameters", "parameter_count", "bytes",  "flops_per_token", "record", "linear"};
     printf("%-22s", "task");
     print_value(json_object_get(m, "task"));
     printf("\n%-22s", "file version");
@@ -181,7 +181,12 @@ static void model_text(const qkv_model *model, const json_t *m) {
     putchar('\n');
     print_labels(model);
     printf("%-22s%s\n", "parameters", cli_count(json_integer_value(json_object_get(m, "parameter_count"))).s);
-    printf("%-22s%s (weights, and copies laid out for the kernels)\n", "in memory",
+    const json_t *linear = json_object_get(m, "linear");
+    if (linear)
+        printf("%-22s%s of up to %s beside them, %s\n", "linear", cli_of(json_integer_value(json_object_get(linear, "runs")), "run").s,
+               cli_of(json_integer_value(json_object_get(linear, "ngrams")), "word").s,
+               cli_bytes(json_number_value(json_object_get(linear, "bytes"))).s);
+    printf("%-22s%s (weights, copies laid out for the kernels, the linear model)\n", "in memory",
            cli_bytes(json_number_value(json_object_get(m, "bytes"))).s);
     printf("operations            forward pass; 1 multiply-add = 2 FLOP\n");
     print_flops(json_object_get(m, "flops_per_token"));

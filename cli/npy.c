@@ -7,6 +7,19 @@
 
 enum { MOST_HEADER = 1 << 20 };
 
+void cli_npy_header(int64_t rows, int64_t cols, char header[CLI_NPY_HEADER]) {
+    enum { START = 10 };
+    char text[CLI_NPY_HEADER];
+    int length = snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %lld), }", (long long)rows,
+                          (long long)cols);
+    memset(header, ' ', CLI_NPY_HEADER);
+    memcpy(header, "\x93NUMPY\x01\0", 8);
+    header[8] = CLI_NPY_HEADER - START;
+    header[9] = 0;
+    memcpy(header + START, text, (size_t)length);
+    header[CLI_NPY_HEADER - 1] = '\n';
+}
+
 static int __attribute__((format(printf, 3, 4))) bad(char *message, size_t size, const char *format, ...) {
     va_list args;
     va_start(args, format);

@@ -71,7 +71,7 @@ static int __attribute__((format(printf, 4, 5))) append(char *text, int length, 
 static int fields(const cli_progress *p, const qkv_train_step *s, double now, int brief, char *text) {
     const char *space = brief ? " " : "  ";
     double rate = p->seconds > 0 ? p->tokens / p->seconds : 0;
-    int n = append(text, 0, space, brief ? "epoch %.1f" : "epoch %.2f", s->epoch);
+    int n = append(text, 0, space, brief ? "%sepoch %.1f" : "%sepoch %.2f", p->what ? p->what : "", s->epoch);
     if (p->epochs > 0) n = append(text, n, "", "/%g", p->epochs);
     if (!brief) n = append(text, n, space, "step %s/%s", cli_count(s->step).s, cli_count(s->steps).s);
     if (p->loss_weight > 0) n = append(text, n, space, "loss %s", cli_loss(p->loss / p->loss_weight).s);

@@ -8,6 +8,7 @@ struct cli_progress {
     int terminal;
     double peak;   /* FMA peak, floating-point operations a second; 0: not known */
     double epochs; /* of the whole training, 0: not known */
+    const char *what; /* in front of each line; NULL: nothing */
 
     int started, drawn;  /* drawn: a bar is on the line where the cursor stands */
     double start, shown; /* wall time of the first step's begin, of the last line */

@@ -28,13 +28,15 @@ static void say(const char *text) {
  * again every second. */
 static void on_alarm(int number) {
     (void)number;
-    if (phase == CLI_READS) alarm(1);
+    if (phase == CLI_READS || phase == CLI_WRITES) alarm(1);
 }
 
 static void first(int number, int time) {
     signal_got = time << 6 | number;
     if (phase == CLI_READS) {
         say("\nqkv: stopping; nothing was trained yet\n");
+        alarm(1);
+    } else if (phase == CLI_WRITES) {
         alarm(1);
     } else if (phase == CLI_STEPS) {
         say("\nqkv: stopping after this step; once more to stop at once\n");

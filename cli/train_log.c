@@ -4,7 +4,14 @@
 #include <errno.h>
 #include <math.h>
 
-static void log_line(train_run *run, json_t *line) {
+/* A step or evaluation of the pretraining says so, and so does one of a fold or a trial. */
+static json_t *in_phase(const train_run *run, json_t *line, qkv_train_phase phase) {
+    if (run->part) json_object_set_new(line, run->part, json_integer((json_int_t)run->part_number));
+    if (phase == QKV_PHASE_PRETRAIN) json_object_set_new(line, "phase", json_string("pretraining"));
+    return line;
+}
+
+void train_log_line(train_run *run, json_t *line) {
     if (!run->log) {
         json_decref(line);
         return;
@@ -16,6 +23,13 @@ static void log_line(train_run *run, json_t *line) {
         cli_progress_clear(&run->progress);
         cli_say("warning: %s: %s; training goes on without it", run->values->log, strerror(errno));
     }
+}
+
+json_t *train_event_line(const char *event, json_t *rest) {
+    json_t *line = json_pack("{s:s}", "event", event);
+    json_object_update(line, rest);
+    json_decref(rest);
+    return line;
 }
 
 static json_t *step_line(const train_run *run, const qkv_train_step *s) {
@@ -31,9 +45,9 @@ static json_t *step_line(const train_run *run, const qkv_train_step *s) {
 static const char *accuracy_name(const train_run *run) { return run->options->multi_label ? "micro_f1" : "accuracy"; }
 
 static json_t *evaluation_line(const train_run *run, const qkv_train_evaluation *e) {
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:o}", "event", "evaluation", "step", (json_int_t)e->step, "epoch",
+    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "event", "evaluation", "step", (json_int_t)e->step, "epoch",
                      cli_json_real(e->epoch), "loss", cli_json_real(e->loss), accuracy_name(run), cli_json_real(e->accuracy), "macro_f1",
-                     cli_json_real(e->macro_f1), "best", e->best, "seconds", cli_json_real(e->seconds));
+                     cli_json_real(e->macro_f1), "best", e->best, "averaged", e->averaged, "seconds", cli_json_real(e->seconds));
 }
 
 static json_t *data_object(const qkv_train_data *d) {
@@ -54,36 +68,58 @@ static json_t *data_object(const qkv_train_data *d) {
 }
 
 static json_t *plan_object(const qkv_train_plan *p) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "parameters", (json_int_t)p->parameters, "embedding_parameters",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:I}", "parameters", (json_int_t)p->parameters, "embedding_parameters",
                      (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "activation_bytes",
                      (json_int_t)p->activation_bytes, "steps", (json_int_t)p->steps, "batches_per_epoch",
-                     (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step));
+                     (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step),
+                     "limit", p->limit > 0 ? json_integer((json_int_t)p->limit) : json_null(), "recompute", p->recompute, "piece_tokens",
+                     (json_int_t)p->piece_tokens);
 }
 
 static json_t *end_object(const train_run *run, const qkv_train_end *e) {
-    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", (json_int_t)e->steps, "best_step",
-                     (json_int_t)e->best_step, "stopped", e->stopped, "seconds", cli_json_real(e->seconds), "tokens_per_second",
+    return json_pack("{s:I, s:I, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", (json_int_t)e->steps, "best_step",
+                     (json_int_t)e->best_step, "stopped", e->stopped, "out_of_patience", e->out_of_patience, "averaged",
+                     e->averaged, "seconds", cli_json_real(e->seconds), "tokens_per_second",
                      cli_json_real(e->tokens_per_second), "share_of_peak", cli_json_real(cli_progress_share(&run->progress)),
                      accuracy_name(run), cli_json_real(e->accuracy), "macro_f1", cli_json_real(e->macro_f1), "loss",
                      cli_json_real(e->loss));
 }
 
+/* Of the pretraining: in an object of its own. */
+static void put(const train_run *run, qkv_train_phase phase, const char *key, json_t *value) {
+    json_t *to = run->summary;
+    if (run->part) {
+        json_decref(value); /* the summary has what each came to */
+        return;
+    }
+    if (phase == QKV_PHASE_PRETRAIN) {
+        to = json_object_get(run->summary, "pretraining");
+        if (!to) json_object_set_new(run->summary, "pretraining", to = json_object());
+    }
+    json_object_set_new(to, key, value);
+}
+
 void train_record(train_run *run, const qkv_train_event *event) {
     switch (event->kind) {
     case QKV_TRAIN_DATA:
-        json_object_set_new(run->summary, "data", data_object(&event->u.data));
+        if (!run->part) json_object_set_new(run->summary, "data", data_object(&event->u.data));
+        break;
+    case QKV_TRAIN_LINEAR:
+        put(run, event->phase, "linear",
+            json_pack("{s:I, s:I, s:o}", "ngrams", (json_int_t)event->u.linear.ngrams, "runs", (json_int_t)event->u.linear.runs, "seconds",
+                      cli_json_real(event->u.linear.seconds)));
         break;
     case QKV_TRAIN_PLAN:
-        json_object_set_new(run->summary, "plan", plan_object(&event->u.plan));
+        put(run, event->phase, "plan", plan_object(&event->u.plan));
         break;
     case QKV_TRAIN_STEP:
-        log_line(run, step_line(run, &event->u.step));
+        train_log_line(run, in_phase(run, step_line(run, &event->u.step), event->phase));
         break;
     case QKV_TRAIN_EVALUATE:
-        log_line(run, evaluation_line(run, &event->u.evaluation));
+        train_log_line(run, in_phase(run, evaluation_line(run, &event->u.evaluation), event->phase));
         break;
     case QKV_TRAIN_END:
-        json_object_set_new(run->summary, "result", end_object(run, &event->u.end));
+        put(run, event->phase, "result", end_object(run, &event->u.end));
         break;
     }
 }

@@ -95,11 +95,23 @@ static void report_data(const train_run *run, const qkv_train_data *d) {
         fprintf(stderr, "%s with NUL or bytes that are not UTF-8, %s\n", cli_of(d->repaired_rows, "row").s,
                 run->options->normalize ? "read as U+FFFD" : "used as they are");
     }
+    if (d->pretrain_rows) {
+        row("pretrain");
+        fprintf(stderr, "on %s, %s", cli_of(d->pretrain_rows, "text").s, cli_of(d->pretrain_tokens, "token").s);
+        if (d->pretrain_format[0]) fprintf(stderr, " (%s)", d->pretrain_format);
+        if (d->pretrain_cut_rows) fprintf(stderr, "; the limit cuts %s", cli_of(d->pretrain_cut_rows, "text").s);
+        fputc('\n', stderr);
+    }
     if (d->resumed_step) {
         row("resuming");
-        fprintf(stderr, "after step %s\n", cli_count(d->resumed_step).s);
+        fprintf(stderr, "after step %s%s\n", cli_count(d->resumed_step).s, d->resumed_phase == QKV_PHASE_PRETRAIN ? " of the pretraining" : "");
     }
     /* Labels of DEV that the training rows do not have: the library has warned, with their names. */
+}
+
+static void report_linear(const qkv_train_linear *l) {
+    row("linear");
+    fprintf(stderr, "%s of up to %s, learned in %s\n", cli_of(l->runs, "run").s, cli_of(l->ngrams, "word").s, cli_duration(l->seconds).s);
 }
 
 static void report_plan(const train_run *run, const qkv_train_plan *p) {
@@ -115,12 +127,15 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s", (long long)o->layers,
             o->layers == 1 ? "" : "s", (long long)o->dim, (long long)o->heads, o->heads == 1 ? "" : "s",
             (long long)(o->ffn ? o->ffn : 4 * o->dim), position, pooling);
-    if (o->ngrams > 0) fprintf(stderr, ", bag of up to %lld-grams", (long long)o->ngrams);
     fputc('\n', stderr);
     row("parameters");
     fprintf(stderr, "%s, %s of them embeddings\n", cli_count(p->parameters).s, cli_count(p->embedding_parameters).s);
     row("memory");
-    fprintf(stderr, "%s planned, %s of it activations\n", cli_bytes((double)p->bytes).s, cli_bytes((double)p->activation_bytes).s);
+    fprintf(stderr, "%s planned, %s of it activations", cli_bytes((double)p->bytes).s, cli_bytes((double)p->activation_bytes).s);
+    if (p->piece_tokens == 1) fprintf(stderr, "; batches row by row");
+    if (p->piece_tokens > 1) fprintf(stderr, "; batches in pieces of %s", cli_of(p->piece_tokens, "token").s);
+    if (p->recompute) fprintf(stderr, "; blocks computed again");
+    fputc('\n', stderr);
     row("steps");
     fprintf(stderr, "%s, %s an epoch; %s each (a multiply-add counts as 2)\n", cli_count(p->steps).s,
             cli_count(p->batches_per_epoch).s, cli_si(p->flops_per_step, "FLOP").s);
@@ -130,11 +145,38 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     fputc('\n', stderr);
 }
 
+/* ---- pretraining: its loss is that of a hidden token, e^loss its perplexity ---- */
+
+static void report_pretrain_plan(const qkv_train_plan *p) {
+    row("pretrain");
+    fprintf(stderr, "%s, %s an epoch; %s each; %s planned\n", cli_of(p->steps, "step").s, cli_count(p->batches_per_epoch).s,
+            cli_si(p->flops_per_step, "FLOP").s, cli_bytes((double)p->bytes).s);
+}
+
+static void report_pretrain_evaluation(const qkv_train_evaluation *e) {
+    fprintf(stderr, "pretraining, epoch %6.2f  step %9s  dev loss %7s  perplexity %.4g%s\n", e->epoch, cli_count(e->step).s,
+            cli_loss(e->loss).s, exp(e->loss), e->best ? "  best" : "");
+}
+
+static void report_pretrain_end(const train_run *run, const qkv_train_end *e) {
+    if (e->stopped) return;
+    row("pretrained");
+    fprintf(stderr, "%s in %s, %s tokens/s", cli_of(e->steps, "step").s, cli_duration(e->seconds).s,
+            cli_count((int64_t)e->tokens_per_second).s);
+    double peak = cli_progress_share(&run->progress);
+    if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
+    if (!isnan(e->loss)) fprintf(stderr, "; kept step %s: dev loss %s, perplexity %.4g", cli_count(e->best_step).s, cli_loss(e->loss).s, exp(e->loss));
+    fputs("\n\n", stderr);
+}
+
 static const char *accuracy_name(const train_run *run) { return run->options->multi_label ? "micro F1" : "accuracy"; }
 
 static void report_evaluation(const train_run *run, const qkv_train_evaluation *e) {
-    fprintf(stderr, "epoch %6.2f  step %9s  dev loss %7s  %s %8s  macro F1 %8s%s\n", e->epoch, cli_count(e->step).s,
-            cli_loss(e->loss).s, accuracy_name(run), cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "");
+    char when[64];
+    if (e->averaged) snprintf(when, sizeof when, "mean of the last evaluations");
+    else snprintf(when, sizeof when, "epoch %6.2f  step %9s", e->epoch, cli_count(e->step).s);
+    fprintf(stderr, "%s  dev loss %7s  %s %8s  macro F1 %8s%s\n", when, cli_loss(e->loss).s, accuracy_name(run),
+            cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "");
 }
 
 void train_report(train_run *run, const qkv_train_event *event) {
@@ -143,30 +185,37 @@ void train_report(train_run *run, const qkv_train_event *event) {
         return;
     }
     cli_progress_clear(&run->progress);
+    if (event->phase == QKV_PHASE_PRETRAIN) {
+        if (event->kind == QKV_TRAIN_PLAN) report_pretrain_plan(&event->u.plan);
+        if (event->kind == QKV_TRAIN_EVALUATE) report_pretrain_evaluation(&event->u.evaluation);
+        if (event->kind == QKV_TRAIN_END) report_pretrain_end(run, &event->u.end);
+        return;
+    }
     if (event->kind == QKV_TRAIN_DATA) report_data(run, &event->u.data);
+    if (event->kind == QKV_TRAIN_LINEAR) report_linear(&event->u.linear);
     if (event->kind == QKV_TRAIN_PLAN) report_plan(run, &event->u.plan);
     if (event->kind == QKV_TRAIN_EVALUATE) report_evaluation(run, &event->u.evaluation);
 }
 
 /* A path as a person can paste it into a shell. */
-void train_shell_word(const char *word) {
+void train_shell_word(FILE *to, const char *word) {
     int easy = word[0] != 0;
     for (const char *c = word; *c; c++)
         easy &= strchr("./_-+=:,@%", *c) || (*c >= '0' && *c <= '9') || ((*c | 32) >= 'a' && (*c | 32) <= 'z');
     if (easy) {
-        fputs(word, stderr);
+        fputs(word, to);
         return;
     }
-    fputc('\'', stderr);
-    for (const char *c = word; *c; c++) fputs(*c == '\'' ? "'\\''" : (char[2]){*c, 0}, stderr);
-    fputc('\'', stderr);
+    fputc('\'', to);
+    for (const char *c = word; *c; c++) fputs(*c == '\'' ? "'\\''" : (char[2]){*c, 0}, to);
+    fputc('\'', to);
 }
 
 static void command(const char *verb, const char *model, const char *rest, const char *what) {
     char head[32];
     snprintf(head, sizeof head, "  qkv %s ", verb);
     fputs(head, stderr);
-    train_shell_word(model);
+    train_shell_word(stderr, model);
     fprintf(stderr, "%s%*s    # %s\n", rest, (int)(strlen("  qkv predict ") + 5 - strlen(head) - strlen(rest)), "", what);
 }
 
@@ -185,6 +234,8 @@ static void report_thresholds(const qkv_model *model) {
         fprintf(stderr, "%.4g to %.4g, one for each label\n", least, most);
 }
 
+static int ema(const train_run *run) { return run->options->average == 1; }
+
 void train_report_end(const train_run *run, const qkv_model *trained, double file_bytes) {
     const char *model = run->values->output;
     if (run->ended) {
@@ -196,14 +247,19 @@ void train_report_end(const train_run *run, const qkv_model *trained, double fil
         double peak = cli_progress_share(&run->progress);
         if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
         fputc('\n', stderr);
+        if (e->out_of_patience) {
+            row("ended");
+            fprintf(stderr, "early, by --patience %s: the last evaluations brought nothing better\n", cli_count(run->options->patience).s);
+        }
         row("kept");
+        if (e->averaged) fputs(ema(run) ? "the moving average, " : "the mean of the last evaluations, ", stderr);
         if (isnan(e->accuracy)) fprintf(stderr, "the weights of step %s; no dev rows to choose by\n", cli_count(e->best_step).s);
         else fprintf(stderr, "step %s: dev %s %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, accuracy_name(run),
                 cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, cli_loss(e->loss).s);
     }
     if (qkv_model_multi_label(trained)) report_thresholds(trained);
     row("model");
-    train_shell_word(model);
+    train_shell_word(stderr, model);
     fprintf(stderr, " (%s)\n\n", cli_bytes(file_bytes).s);
     command("test", model, " FILE", "scores it on rows label TAB text");
     command("predict", model, " FILE", "a label for each line; no FILE: standard input");

@@ -5,6 +5,7 @@
 #include "qkv/base.h"
 #include "qkv/attention.h"
 #include "qkv/options.h"
+#include "qkv/output.h"
 #include "qkv/tokenizer.h"
 #include "qkv/data.h"
 #include "qkv/model.h"

@@ -190,9 +190,6 @@ static inline qkv_config net_grid(int i) {
     c.kv_heads = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
     c.span = i % 5 == 1 ? (qkv_span){-1, 0} : i % 5 == 2 ? (qkv_span){3, 2} : i % 5 == 4 ? (qkv_span){0, -1} : (qkv_span){-1, -1};
     c.head_dim = i % 4 == 3 ? 5 : 6;
-    c.ngrams = i % 4; /* 0: none */
-    c.ngram_dim = c.ngrams ? 7 : 0;
-    c.ngram_buckets = c.ngrams > 1 ? 11 : 0;
     c.dropout = 0.2;
     c.attention_dropout = 0.1;
     c.embedding_dropout = 0.15;

@@ -160,13 +160,14 @@ def encoder(s):
     return run
 
 
-serve({
-    "gemm.nt": gemm_nt,
-    "gemm.tn": gemm_tn,
-    "attention.forward": attention_forward,
-    "attention.backward": attention_backward,
-    "layer.forward": lambda s: layer(s, False),
-    "layer.both": lambda s: layer(s, True),
-    "train.step": train_step,
-    "predict.encoder": encoder,
-})
+if __name__ == "__main__":
+    serve({
+        "gemm.nt": gemm_nt,
+        "gemm.tn": gemm_tn,
+        "attention.forward": attention_forward,
+        "attention.backward": attention_backward,
+        "layer.forward": lambda s: layer(s, False),
+        "layer.both": lambda s: layer(s, True),
+        "train.step": train_step,
+        "predict.encoder": encoder,
+    })

@@ -67,7 +67,8 @@ typedef struct qkv_attention {
 
     /* Rotation of q and k by their positions before the product (Su et al. 2021, section 3.2.2), undone in dq and dk: columns
      * c and c + rope_dim/2 (or 2c and 2c + 1) of a head become x cos - y sin and y cos + x sin. Key j of each sequence stands
-     * at position rope_offset + j, query i at rope_offset + i + n_k - n_q; all must lie in 0..rope_rows-1. */
+     * at position rope_offset + j, query i at rope_offset + i + n_k - n_q; all must lie in 0..rope_rows-1, and the rows from the
+     * first of these positions to the last must be finite. */
     const float *rope_cos, *rope_sin; /* [rope_rows][rope_dim/2], both or neither */
     int64_t rope_rows;
     int64_t rope_dim; /* the first so many columns, even, up to dim (0: dim) */

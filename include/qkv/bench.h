@@ -74,6 +74,9 @@ typedef struct qkv_bench_case {
 QKV_API qkv_status qkv_bench_list(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case **cases,
                                   int64_t *count) QKV_MUST_USE;
 
+/* What one case will take: fills flops, bytes, items and memory, and measures nothing. QKV_NO_MEMORY as below. */
+QKV_API qkv_status qkv_bench_plan(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) QKV_MUST_USE;
+
 /* Runs one case with the threads of the context. QKV_NO_MEMORY, with both numbers, before anything big is allocated where the
  * system has not enough available; QKV_STOPPED when the stop callback asked between two repeats. */
 QKV_API qkv_status qkv_bench_measure(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) QKV_MUST_USE;

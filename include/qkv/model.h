@@ -42,13 +42,15 @@ QKV_API qkv_status qkv_model_save(const qkv_model *model, const char *path) QKV_
 QKV_API void qkv_model_free(qkv_model *model); /* NULL is harmless */
 
 /* Everything about the model as one JSON object: task, labels, tokenizer, config (every hyper-parameter), parameters
- * (name, shape, count, decay), bytes, operations per token, record (data, options, metrics). *json is NUL-terminated;
+ * (name, shape, count, decay), bytes, linear (what the linear model beside the network knows, if there is one), operations per token,
+ * record (data, options, metrics). *json is NUL-terminated;
  * give it back with qkv_release. */
 QKV_API qkv_status qkv_model_describe(const qkv_model *model, char **json) QKV_MUST_USE;
 
 /* What these point at is the model's: valid until qkv_model_free, not to be freed. */
 QKV_API const char *qkv_model_task(const qkv_model *model); /* "classify" */
 QKV_API const qkv_tokenizer *qkv_model_tokenizer(const qkv_model *model);
+QKV_API int64_t qkv_model_dim(const qkv_model *model); /* width of the encoder, and so of a text's vector */
 QKV_API int64_t qkv_model_labels(const qkv_model *model);
 QKV_API int qkv_model_multi_label(const qkv_model *model); /* 1: a text has any number of labels */
 QKV_API int qkv_model_pair(const qkv_model *model);        /* 1: a text is two, with a tab between */

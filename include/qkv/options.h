@@ -16,7 +16,8 @@ typedef enum qkv_option_type {
     QKV_OPTION_CHOICE, /* int, index into `choices` */
     QKV_OPTION_SPAN,   /* qkv_span; as text L,R with -1 for no limit */
     QKV_OPTION_SEED,   /* uint64_t */
-    QKV_OPTION_TEXT    /* char[QKV_OPTION_TEXT_SIZE], ended by a NUL */
+    QKV_OPTION_TEXT,   /* char[QKV_OPTION_TEXT_SIZE], ended by a NUL */
+    QKV_OPTION_SIZE    /* int64_t, bytes; as text with k, M, G or T for 2^10, 2^20, 2^30, 2^40: 2G, 1.5G, 800M */
 } qkv_option_type;
 
 enum { QKV_OPTION_TEXT_SIZE = 128 };
@@ -26,7 +27,7 @@ typedef struct qkv_option {
     qkv_option_type type;
     size_t offset;        /* of the field in the options struct */
     const char *fallback; /* the default, as text */
-    double min, max;      /* inclusive, for INT and REAL */
+    double min, max;      /* inclusive, for INT, REAL and SIZE */
     const char *choices;  /* "none|sinusoidal|learned" for CHOICE, else NULL */
     const char *group;    /* heading under which help shows it */
     const char *help;     /* one line */

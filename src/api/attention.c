@@ -70,15 +70,33 @@ static qkv_status check_rope(qkv_ctx *ctx, qkv_attention *a) {
     return check_range(ctx, "rope_offset", a->rope_offset, 0, MOST);
 }
 
+/* Rows first .. end - 1 of a table. */
+static qkv_status check_angles(qkv_ctx *ctx, const char *name, const float *table, int64_t first, int64_t end, int64_t width) {
+    for (int64_t r = first; r < end; r++) {
+        int odd = 0;
+        for (int64_t c = 0; c < width; c++) odd |= !isfinite(table[r * width + c]);
+        for (int64_t c = 0; odd && c < width; c++)
+            if (!isfinite(table[r * width + c]))
+                return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s[%lld][%lld]=%g is not finite", name, (long long)r, (long long)c,
+                                (double)table[r * width + c]);
+    }
+    return QKV_OK;
+}
+
 static qkv_status check_rope_positions(qkv_ctx *ctx, const qkv_attention *a) {
+    int64_t used_from = a->rope_rows, used_to = 0;
     for (int64_t s = 0; a->rope_cos && s < a->sequences; s++) {
         int64_t n_q = a->q_offset[s + 1] - a->q_offset[s], n_k = a->k_offset[s + 1] - a->k_offset[s];
         int64_t first = a->rope_offset + (n_q > n_k ? n_k - n_q : 0), end = a->rope_offset + n_k;
         if (first < 0 || end > a->rope_rows)
             return qkv_fail(ctx, QKV_BAD_ARGUMENT, "sequence %lld stands at positions %lld..%lld, rope_cos and rope_sin have rows 0..%lld",
                             (long long)s, (long long)first, (long long)end - 1, (long long)a->rope_rows - 1);
+        if (first < used_from) used_from = first;
+        if (end > used_to) used_to = end;
     }
-    return QKV_OK;
+    if (!a->rope_cos) return QKV_OK;
+    QKV_TRY(check_angles(ctx, "rope_cos", a->rope_cos, used_from, used_to, a->rope_dim / 2));
+    return check_angles(ctx, "rope_sin", a->rope_sin, used_from, used_to, a->rope_dim / 2);
 }
 
 /* The caller's struct with its defaults filled in. */

@@ -38,6 +38,13 @@ qkv_status qkv_bench_list(qkv_ctx *ctx, const qkv_bench_options *options, qkv_be
     return qkv_bench_cases(ctx, options, cases, count);
 }
 
+qkv_status qkv_bench_plan(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!one) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_bench_plan: the case is NULL");
+    QKV_TRY(check(ctx, options, "qkv_bench_plan"));
+    return qkv_bench_foresee(ctx, options, one);
+}
+
 qkv_status qkv_bench_measure(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
     if (!ctx) return QKV_BAD_ARGUMENT;
     if (!one) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_bench_measure: the case is NULL");

@@ -13,6 +13,9 @@ const char *qkv_model_task(const qkv_model *model) {
 const qkv_tokenizer *qkv_model_tokenizer(const qkv_model *model) {
     return model ? model->tokenizer : NULL;
 }
+int64_t qkv_model_dim(const qkv_model *model) {
+    return model ? model->config.dim : 0;
+}
 int64_t qkv_model_labels(const qkv_model *model) {
     return model ? model->config.classes : 0;
 }
@@ -155,7 +158,14 @@ static qkv_status put_parameters(const qkv_model *model, json_t *out) {
     }
     QKV_TRY(put(model->ctx, out, "parameter_count", json_integer(count)));
     int64_t held = reg->size + qkv_reg_packed_size(reg, model->config.bf16); /* weights and their packed copies */
-    return put(model->ctx, out, "bytes", json_integer(held * (int64_t)sizeof(real)));
+    return put(model->ctx, out, "bytes", json_integer(held * (int64_t)sizeof(real) + qkv_bag_bytes(&model->bag)));
+}
+
+static qkv_status put_linear(const qkv_model *model, json_t *out) {
+    const qkv_bag *b = qkv_model_bag(model);
+    if (!b) return QKV_OK;
+    return put(model->ctx, out, "linear", json_pack("{s:I, s:I, s:I}", "ngrams", (json_int_t)b->ngrams, "runs", (json_int_t)b->features, "bytes",
+                                                    (json_int_t)qkv_bag_bytes(b)));
 }
 
 static qkv_status put_flops(const qkv_model *model, int64_t tokens, json_t *out) {
@@ -191,6 +201,7 @@ static qkv_status describe(const qkv_model *model, json_t *out) {
     QKV_TRY(qkv_config_to_json(ctx, &model->config, &config));
     QKV_TRY(put(ctx, out, "config", config));
     QKV_TRY(put_parameters(model, out));
+    QKV_TRY(put_linear(model, out));
     QKV_TRY(put_work(model, out));
     return put(ctx, out, "record", json_incref(model->record));
 }

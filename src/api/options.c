@@ -1,6 +1,7 @@
 /* Option tables: defaults, setting from text, printing as text. */
 #include "qkv/options.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +47,26 @@ static bool parse_bool(const char *text, int *value) {
         if (strcmp(text, no[i]) == 0) return *value = 0, true;
     }
     return false;
+}
+
+static const char UNITS[] = "kMGTKmgt"; /* 2^10, 2^20, 2^30, 2^40, and the same once more */
+
+/* "2G", "1.5G", "300M", "4096"; a fraction of a byte is cut. */
+static bool parse_size(const char *text, int64_t *bytes) {
+    size_t n = strlen(text);
+    const char *unit = n > 0 ? strchr(UNITS, text[n - 1]) : NULL;
+    double value, scale = unit && *unit ? ldexp(1, 10 * ((int)(unit - UNITS) % 4 + 1)) : 1;
+    if (scale == 1) return qkv_parse_int(text, n, bytes) && *bytes >= 0;
+    if (!qkv_parse_real(text, n - 1, &value) || !(value >= 0 && value * scale < 9e18)) return false;
+    *bytes = (int64_t)(value * scale);
+    return true;
+}
+
+/* With the largest unit that gives a whole number. */
+static void print_size(int64_t bytes, char *text, size_t size) {
+    int unit = 0;
+    for (; unit < 4 && bytes > 0 && bytes % 1024 == 0; unit++) bytes /= 1024;
+    snprintf(text, size, "%lld%.1s", (long long)bytes, unit > 0 ? UNITS + unit - 1 : "");
 }
 
 static void *field(const qkv_option *o, void *options) { return (char *)options + o->offset; }
@@ -95,6 +116,12 @@ static bool assign(const qkv_option *o, void *options, const char *value) {
         memset(field(o, options), 0, QKV_OPTION_TEXT_SIZE);
         memcpy(field(o, options), value, n);
         return true;
+    case QKV_OPTION_SIZE: {
+        int64_t v;
+        if (!parse_size(value, &v) || (double)v < o->min || (double)v > o->max) return false;
+        memcpy(field(o, options), &v, sizeof v);
+        return true;
+    }
     }
     return false;
 }
@@ -153,6 +180,12 @@ static qkv_status refuse(qkv_ctx *ctx, const qkv_option *o, const char *value) {
     case QKV_OPTION_TEXT:
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%.40s...: %zu bytes, at most %d are kept", o->name, value, strlen(value),
                         QKV_OPTION_TEXT_SIZE - 1);
+    case QKV_OPTION_SIZE:
+        print_size((int64_t)o->min, low, sizeof low);
+        print_size((int64_t)o->max, high, sizeof high);
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT,
+                        "%s=%s: expected a size from %s to %s: bytes, or a number and k, M, G or T (k: 1024 bytes)", o->name, value,
+                        low, high);
     }
     return qkv_fail(ctx, QKV_INTERNAL, "option %s has no type", o->name);
 }
@@ -205,6 +238,12 @@ size_t qkv_options_text(const qkv_option *option, const void *options, char *tex
         break;
     }
     case QKV_OPTION_TEXT: snprintf(out, sizeof out, "%.*s", QKV_OPTION_TEXT_SIZE - 1, p); break;
+    case QKV_OPTION_SIZE: {
+        int64_t v;
+        memcpy(&v, p, sizeof v);
+        print_size(v, out, sizeof out);
+        break;
+    }
     }
     if (size) snprintf(text, size, "%s", out);
     return strlen(out);

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/cpu.h"
 
@@ -64,8 +67,16 @@ static qkv_status block_bytes(qkv_ctx *ctx, int64_t count, size_t size, size_t *
 qkv_status qkv_alloc(qkv_ctx *ctx, int64_t count, size_t size, void *out_pointer) {
     size_t bytes = 0;
     QKV_TRY(block_bytes(ctx, count, size, &bytes));
-    char *block = ctx->allocate(ctx->allocator_user, bytes + QKV_ALLOC_HEAD);
-    if (!block) return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %zu bytes asked for", bytes);
+    const int64_t whole = (int64_t)(bytes + QKV_ALLOC_HEAD);
+    const int64_t used = __atomic_add_fetch(&ctx->used, whole, __ATOMIC_RELAXED);
+    const bool allowed = ctx->most_used <= 0 || used <= ctx->most_used;
+    char *block = allowed ? ctx->allocate(ctx->allocator_user, (size_t)whole) : NULL;
+    if (!block) {
+        __atomic_sub_fetch(&ctx->used, whole, __ATOMIC_RELAXED);
+        if (allowed) return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %zu bytes asked for", bytes);
+        return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %zu bytes asked for beside %lld that are in use, %lld are allowed",
+                        bytes, (long long)(used - whole), (long long)ctx->most_used);
+    }
     memcpy(block, &bytes, sizeof bytes);
     block += QKV_ALLOC_HEAD;
     memcpy(out_pointer, &block, sizeof block);
@@ -100,6 +111,7 @@ void qkv_free(qkv_ctx *ctx, void *pointer) {
     char *block = (char *)pointer - QKV_ALLOC_HEAD;
     size_t bytes;
     memcpy(&bytes, block, sizeof bytes);
+    __atomic_sub_fetch(&ctx->used, (int64_t)(bytes + QKV_ALLOC_HEAD), __ATOMIC_RELAXED);
     ctx->release(ctx->allocator_user, block, bytes + QKV_ALLOC_HEAD);
 }
 
@@ -128,4 +140,12 @@ void qkv_scratch_close(qkv_ctx *ctx) {
     qkv_free(ctx, ctx->scratch);
     ctx->scratch = NULL;
     ctx->scratch_size = 0;
+}
+
+void qkv_give_back(const qkv_ctx *ctx) {
+#ifdef __GLIBC__
+    if (ctx->release == default_release) malloc_trim(0);
+#else
+    (void)ctx;
+#endif
 }

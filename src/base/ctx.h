@@ -17,6 +17,7 @@ struct qkv_ctx {
     void *(*allocate)(void *user, size_t bytes);
     void (*release)(void *user, void *pointer, size_t bytes);
     void *allocator_user;
+    int64_t used, most_used; /* bytes that live; what they may come to, 0: any number */
     int (*stop)(void *user);
     void *stop_user;
     void (*log)(void *user, const char *line);
@@ -57,6 +58,10 @@ qkv_status qkv_alloc_zero(qkv_ctx *ctx, int64_t count, size_t size, void *out_po
 /* Grows the block *io_pointer (NULL: none yet) to `count` elements, keeping the old ones. */
 qkv_status qkv_grow(qkv_ctx *ctx, int64_t count, size_t size, void *io_pointer) QKV_MUST_USE;
 void qkv_free(qkv_ctx *ctx, void *pointer); /* NULL is harmless */
+
+/* Gives what was freed back to the system, where the C library would keep it: for the moment between reading much and needing
+ * much. */
+void qkv_give_back(const qkv_ctx *ctx);
 
 /* At least `bytes` for the length of a call, to be given back by qkv_scratch_return. The context keeps blocks of moderate size,
  * as fresh pages from the system cost more than a short call. */

@@ -244,7 +244,8 @@ struct qkv_output {
     char *path, *temporary, *folder;
     int fd;
     bool created; /* the temporary file is there and is ours */
-    int64_t fill;
+    bool broken;  /* a write failed: never to be made visible */
+    int64_t written, fill; /* bytes handed over, and those of them that are in the buffer */
     char buffer[OUTPUT_BUFFER];
 };
 
@@ -291,7 +292,10 @@ static qkv_status open_temporary(qkv_output *o) {
 }
 
 qkv_status qkv_output_open(qkv_ctx *ctx, const char *path, qkv_output **output) {
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!output) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no place for the output: output is NULL");
     *output = NULL;
+    if (!path) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "the path of an output is NULL");
     if (!*path) return qkv_fail(ctx, QKV_IO, "the path is empty");
     qkv_output *o;
     QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof *o, &o));
@@ -308,28 +312,54 @@ qkv_status qkv_output_open(qkv_ctx *ctx, const char *path, qkv_output **output) 
     return QKV_OK;
 }
 
-static qkv_status write_all(qkv_output *o, const char *p, int64_t size) {
+/* offset -1: behind what the file has */
+static qkv_status write_all(qkv_output *o, int64_t offset, const char *p, int64_t size) {
+    o->broken = true;
     while (size > 0) {
         if (fault(o->ctx, "write")) return failed(o, "writing");
-        ssize_t n = write(o->fd, p, (size_t)size);
+        ssize_t n = offset < 0 ? write(o->fd, p, (size_t)size) : pwrite(o->fd, p, (size_t)size, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return failed(o, "writing");
         p += n;
         size -= n;
+        if (offset >= 0) offset += n;
     }
+    o->broken = false;
+    return QKV_OK;
+}
+
+static qkv_status flush(qkv_output *o) {
+    int64_t n = o->fill;
+    o->fill = 0;
+    return write_all(o, -1, o->buffer, n);
+}
+
+static qkv_status check_write(qkv_output *o, const void *data, int64_t size) {
+    if (size < 0 || (size > 0 && !data))
+        return qkv_fail(o->ctx, QKV_BAD_ARGUMENT, "%s: %lld bytes at %s cannot be written", o->path, (long long)size, data ? "an address" : "NULL");
+    if (o->broken) return qkv_fail(o->ctx, QKV_IO, "%s: a write has failed before", o->path);
     return QKV_OK;
 }
 
 qkv_status qkv_output_write(qkv_output *o, const void *data, int64_t size) {
-    if (size <= 0) return QKV_OK;
-    if (o->fill + size > OUTPUT_BUFFER) {
-        QKV_TRY(write_all(o, o->buffer, o->fill));
-        o->fill = 0;
-    }
-    if (size > OUTPUT_BUFFER) return write_all(o, data, size);
-    memcpy(o->buffer + o->fill, data, (size_t)size);
+    if (!o) return QKV_BAD_ARGUMENT;
+    QKV_TRY(check_write(o, data, size));
+    if (o->fill + size > OUTPUT_BUFFER) QKV_TRY(flush(o));
+    o->written += size;
+    if (size > OUTPUT_BUFFER) return write_all(o, -1, data, size);
+    if (size) memcpy(o->buffer + o->fill, data, (size_t)size);
     o->fill += size;
     return QKV_OK;
+}
+
+qkv_status qkv_output_rewrite(qkv_output *o, int64_t offset, const void *data, int64_t size) {
+    if (!o) return QKV_BAD_ARGUMENT;
+    QKV_TRY(check_write(o, data, size));
+    if (offset < 0 || size > o->written - offset)
+        return qkv_fail(o->ctx, QKV_BAD_ARGUMENT, "%s: bytes %lld..%lld are not among the %lld written", o->path, (long long)offset,
+                        (long long)(offset + size - 1), (long long)o->written);
+    QKV_TRY(flush(o));
+    return write_all(o, offset, data, size);
 }
 
 static qkv_status sync_folder(qkv_output *o) {
@@ -345,7 +375,8 @@ static qkv_status sync_folder(qkv_output *o) {
 }
 
 static qkv_status make_visible(qkv_output *o) {
-    QKV_TRY(write_all(o, o->buffer, o->fill));
+    if (o->broken) return qkv_fail(o->ctx, QKV_IO, "%s: a write has failed before", o->path);
+    QKV_TRY(flush(o));
     if (fault(o->ctx, "fsync") || fsync(o->fd) != 0) return failed(o, "syncing");
     int fd = o->fd;
     o->fd = -1;
@@ -360,6 +391,7 @@ static qkv_status make_visible(qkv_output *o) {
 }
 
 qkv_status qkv_output_commit(qkv_output *o) {
+    if (!o) return QKV_BAD_ARGUMENT;
     qkv_status status = make_visible(o);
     qkv_output_discard(o);
     return status;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "ctx.h"
+#include "qkv/output.h"
 
 /* ---- reading ---- */
 typedef struct qkv_input qkv_input;
@@ -26,13 +27,6 @@ qkv_status qkv_file_read(qkv_ctx *ctx, const char *path, int64_t limit, char **d
 /* The first bytes of a small system file as a string; false if it cannot be read. */
 bool qkv_file_peek(const char *path, char *text, size_t size);
 
-/* ---- atomic writing: temporary file beside `path`, checked writes, fsync, rename, fsync of the folder ---- */
-typedef struct qkv_output qkv_output;
-
-qkv_status qkv_output_open(qkv_ctx *ctx, const char *path, qkv_output **output) QKV_MUST_USE;
-qkv_status qkv_output_write(qkv_output *output, const void *data, int64_t size) QKV_MUST_USE;
-/* Makes the new file visible under its name, or leaves the old one and removes the temporary file. Frees `output`. */
-qkv_status qkv_output_commit(qkv_output *output) QKV_MUST_USE;
-void qkv_output_discard(qkv_output *output); /* NULL is harmless */
+/* ---- atomic writing: qkv/output.h ---- */
 
 #endif

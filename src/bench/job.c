@@ -321,17 +321,30 @@ static qkv_status run(qkv_bench_job *job, const qkv_bench_kind *kind, qkv_bench_
     return status;
 }
 
-qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
-    const qkv_bench_kind *kind = find(one->name);
-    if (!kind) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no case '%.31s'", one->name);
+static qkv_status find_and_plan(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one, const qkv_bench_kind **kind,
+                                qkv_bench_sampler *s, size_t *arena) {
+    *kind = find(one->name);
+    if (!*kind) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "there is no case '%.31s'", one->name);
     QKV_TRY(qkv_bench_check_case(ctx, one));
+    one->threads = ctx->threads;
+    one->dtype = options->dtype;
+    return plan(ctx, *kind, one, s, arena);
+}
+
+qkv_status qkv_bench_foresee(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
+    const qkv_bench_kind *kind;
+    qkv_bench_sampler s = {0};
+    size_t arena;
+    return find_and_plan(ctx, options, one, &kind, &s, &arena);
+}
+
+qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
+    const qkv_bench_kind *kind;
     qkv_bench_sampler s = {.dtype = options->dtype, .threads = ctx->threads, .quick = options->quick};
     s.least = options->seconds > 0 ? options->seconds : options->quick ? 0.1 : 0.5;
     s.most = 6 * s.least;
-    one->threads = ctx->threads;
-    one->dtype = options->dtype;
     size_t arena;
-    QKV_TRY(plan(ctx, kind, one, &s, &arena));
+    QKV_TRY(find_and_plan(ctx, options, one, &kind, &s, &arena));
     if (qkv_stop_asked(ctx)) return qkv_fail(ctx, QKV_STOPPED, "stopped on request before %s", one->name);
     qkv_bench_job job;
     qkv_status status = start(&job, kind, ctx, one, false);

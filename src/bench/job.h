@@ -100,6 +100,7 @@ qkv_status qkv_bench_fits(qkv_ctx *ctx, const qkv_bench_case *c, double bytes) Q
 qkv_status qkv_bench_cases(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case **cases, int64_t *count) QKV_MUST_USE;
 /* Refuses sizes that no case has. */
 qkv_status qkv_bench_check_case(qkv_ctx *ctx, const qkv_bench_case *c) QKV_MUST_USE;
+qkv_status qkv_bench_foresee(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) QKV_MUST_USE;
 qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) QKV_MUST_USE;
 
 #endif

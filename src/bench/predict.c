@@ -57,9 +57,6 @@ static qkv_config config_of(const qkv_bench_case *c, int64_t vocab) {
     qkv_config config = qkv_bench_config(c, vocab, CLASSES);
     config.max_length = 256;
     config.pooling = QKV_POOL_ATTENTION;
-    config.ngrams = 2;
-    config.ngram_dim = 32;
-    config.ngram_buckets = 65536;
     return config;
 }
 
@@ -94,7 +91,7 @@ static qkv_status make(qkv_bench_job *job) {
     qkv_batch rows = {.n_seq = p->count, .offset = p->encoded.rows.offset};
     job->attention = (double)g->layers * qkv_bench_attention_flops(&rows, g->heads, g->head_dim, g->head_dim, g->span, false);
     job->attention += 4.0 * (double)rows.offset[rows.n_seq] * (double)g->dim; /* pooling: one query a text */
-    return qkv_scorer_create(job->ctx, p->model->net, &p->encoded.rows, &p->scorer);
+    return qkv_scorer_create(job->ctx, p->model->net, &p->encoded.rows, 0, &p->scorer);
 }
 
 static qkv_status pass(qkv_bench_job *job) {

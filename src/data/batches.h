@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/ctx.h"
+#include "base/real.h"
 
 /* All texts of a data set as token ids, one after another. */
 typedef struct qkv_ragged {
@@ -17,6 +18,8 @@ typedef struct qkv_ragged {
      * NULL. */
     int64_t *label_at; /* [count + 1] */
     int32_t *labels;
+
+    real *bag; /* [count][classes] what a bag of words says of each row; NULL: there is none */
 } qkv_ragged;
 void qkv_ragged_free(qkv_ctx *ctx, qkv_ragged *r);
 
@@ -34,5 +37,9 @@ typedef struct qkv_batches {
 qkv_status qkv_batches_make(qkv_ctx *ctx, const int64_t *offset, int64_t rows, int64_t batch_tokens, int64_t max_rows,
                             uint64_t seed, int64_t epoch, qkv_batches *batches) QKV_MUST_USE;
 void qkv_batches_free(qkv_ctx *ctx, qkv_batches *batches);
+
+/* Bytes of the batches of so many rows, and of those and all that making them needs for a moment. */
+static inline int64_t qkv_batches_bytes(int64_t rows) { return 16 * (rows + 1); }
+static inline int64_t qkv_batches_peak(int64_t rows) { return 80 * (rows + 1); }
 
 #endif

@@ -198,7 +198,7 @@ static const char *expected(const qkv_rows *r) {
 static qkv_status sniff(qkv_rows *r, const char *text, int64_t length) {
     char what[96];
     if (!text || !qkv_sniff(text, length, what, sizeof what)) return QKV_OK;
-    if (r->want == QKV_WANT_TEXT && (r->format == QKV_FORMAT_TEXT || r->o.format == QKV_FORMAT_TEXT)) {
+    if (r->want == QKV_WANT_TEXT && !r->by_content && (r->format == QKV_FORMAT_TEXT || r->o.format == QKV_FORMAT_TEXT)) {
         qkv_log(r->ctx, "%s: this looks like %s; its lines are read as text all the same", r->name, what);
         return QKV_OK;
     }
@@ -226,7 +226,8 @@ static void guess_by_name(qkv_rows *r) {
     else r->format = QKV_FORMAT_TEXT;
 }
 
-/* The first line that says something decides; one that says nothing is TSV. *line is its number. */
+/* The first line that says something decides; one that says nothing is TSV, or, where a text may stand alone, text. *line is its
+ * number. */
 static qkv_status guess(qkv_rows *r, int *line) {
     *line = 1;
     for (int i = 0; i < QKV_AHEAD; i++) {
@@ -246,9 +247,10 @@ static qkv_status guess(qkv_rows *r, int *line) {
         else if (memchr(text, '\t', (size_t)length))
             r->format = QKV_FORMAT_TSV;
         if (r->format != QKV_FORMAT_AUTO) return QKV_OK;
+        if (r->by_content && length > 0) break;
     }
     *line = 1;
-    r->format = QKV_FORMAT_TSV;
+    r->format = r->by_content ? QKV_FORMAT_TEXT : QKV_FORMAT_TSV;
     return QKV_OK;
 }
 
@@ -273,7 +275,7 @@ static void describe(qkv_rows *r, bool guessed, int line) {
                               r->separator == ','   ? "comma"
                               : r->separator == ';' ? "semicolon"
                                                     : "tab");
-    if (guessed && r->want != QKV_WANT_TEXT) snprintf(r->what + n, sizeof r->what - n, ", guessed from line %d", line);
+    if (guessed && (r->want != QKV_WANT_TEXT || r->by_content)) snprintf(r->what + n, sizeof r->what - n, ", guessed from line %d", line);
     else if (guessed && r->format != QKV_FORMAT_TEXT) snprintf(r->what + n, sizeof r->what - n, ", by the name of the file");
 }
 
@@ -283,7 +285,8 @@ static qkv_status begin(qkv_rows *r) {
     int line = 1;
     bool guessed = r->o.format == QKV_FORMAT_AUTO;
     QKV_TRY(look(r, 0, &text, &length));
-    if (guessed && r->want == QKV_WANT_TEXT)
+    const bool by_content = r->want != QKV_WANT_TEXT || r->by_content;
+    if (guessed && !by_content)
         guess_by_name(r);
     else if (guessed)
         QKV_TRY(guess(r, &line));
@@ -338,6 +341,10 @@ qkv_status qkv_rows_read(qkv_rows *r, qkv_record *record) {
                            .line = r->at,
                            .repaired = r->repaired};
     return QKV_OK;
+}
+
+void qkv_rows_by_content(qkv_rows *r) {
+    r->by_content = true;
 }
 
 const char *qkv_rows_name(const qkv_rows *r) {

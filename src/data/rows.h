@@ -31,6 +31,9 @@ typedef struct qkv_record {
 
 qkv_status qkv_rows_start(qkv_ctx *ctx, const char *path, const qkv_data_options *options, qkv_rows_want want, bool pair,
                           qkv_rows **rows) QKV_MUST_USE;
+/* Before the first row, of QKV_WANT_TEXT: the first line is looked at as where labels are wanted, and not only the name of the file; a
+ * line that is nothing else is a text. */
+void qkv_rows_by_content(qkv_rows *rows);
 qkv_status qkv_rows_read(qkv_rows *rows, qkv_record *record) QKV_MUST_USE;
 const char *qkv_rows_name(const qkv_rows *rows); /* of the file, for messages */
 

@@ -18,6 +18,7 @@ struct qkv_rows {
     qkv_data_options o;
     qkv_rows_want want;
     bool pair;
+    bool by_content; /* texts alone, of a file that may be anything */
     qkv_format format;
     char what[192]; /* qkv_rows_describe */
 

@@ -62,6 +62,11 @@ static qkv_status add_row(qkv_table *t, const qkv_record *r) {
     return QKV_OK;
 }
 
+void qkv_table_put(qkv_table *t, const qkv_row *row) {
+    t->rows[t->count++] = *row;
+    count_row(t, row);
+}
+
 void qkv_table_free(qkv_table *t) {
     if (!t->ctx) return;
     qkv_free(t->ctx, t->rows);
@@ -74,7 +79,7 @@ void qkv_table_free(qkv_table *t) {
 
 enum { POLL_ROWS = 4096 };
 
-static qkv_status read_rows(qkv_table *t, qkv_rows *rows) {
+static qkv_status read_rows(qkv_table *t, qkv_rows *rows, bool labelled) {
     qkv_record record;
     for (int64_t i = 0;; i++) {
         QKV_TRY(qkv_rows_read(rows, &record));
@@ -86,22 +91,31 @@ static qkv_status read_rows(qkv_table *t, qkv_rows *rows) {
     if (t->count == 0)
         return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: no rows, the file is empty%s", t->name,
                         qkv_rows_format(rows) == QKV_FORMAT_CSV && qkv_rows_line(rows) > 0 ? " below its header" : "");
-    if (t->unlabelled_rows == t->count)
+    if (labelled && t->unlabelled_rows == t->count)
         return qkv_fail(t->ctx, QKV_BAD_DATA, "%s: none of the %lld rows has a label", t->name, (long long)t->count);
     return QKV_OK;
 }
 
-qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, const qkv_data_options *options, qkv_rows_want want, bool pair,
-                          qkv_table *t) {
+static qkv_status read_file(qkv_ctx *ctx, const char *path, const qkv_data_options *options, qkv_rows_want want, bool pair, qkv_table *t) {
     qkv_rows *rows;
     *t = (qkv_table){.ctx = ctx};
     QKV_TRY(qkv_rows_start(ctx, path, options, want, pair, &rows));
+    if (want == QKV_WANT_TEXT) qkv_rows_by_content(rows);
     strcpy(t->name, qkv_rows_name(rows));
-    qkv_status status = read_rows(t, rows);
+    qkv_status status = read_rows(t, rows, want != QKV_WANT_TEXT);
     strcpy(t->format, qkv_rows_describe(rows));
     qkv_rows_close(rows);
     if (status != QKV_OK) qkv_table_free(t);
     return status;
+}
+
+qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, const qkv_data_options *options, qkv_rows_want want, bool pair,
+                          qkv_table *t) {
+    return read_file(ctx, path, options, want, pair, t);
+}
+
+qkv_status qkv_table_read_texts(qkv_ctx *ctx, const char *path, const qkv_data_options *options, bool pair, qkv_table *t) {
+    return read_file(ctx, path, options, QKV_WANT_TEXT, pair, t);
 }
 
 /* ---- holding out ---- */

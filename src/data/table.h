@@ -36,7 +36,11 @@ typedef struct qkv_table {
  * callback asks for it. */
 qkv_status qkv_table_read(qkv_ctx *ctx, const char *path, const qkv_data_options *options, qkv_rows_want want, bool pair,
                           qkv_table *table) QKV_MUST_USE;
+/* The texts alone, of a file of any format or with a text a line; labels are left out, empty texts are rows. */
+qkv_status qkv_table_read_texts(qkv_ctx *ctx, const char *path, const qkv_data_options *options, bool pair, qkv_table *table) QKV_MUST_USE;
 void qkv_table_free(qkv_table *table);
+/* Adds a row whose bytes lie elsewhere, to a table that has room for it. */
+void qkv_table_put(qkv_table *table, const qkv_row *row);
 
 /* The label after this one in a row of several. */
 static inline const char *qkv_label_next(const char *label, int64_t size) { return label + size + 1; }

@@ -27,6 +27,22 @@ static bool too_deep(const char *text, int64_t size, int depth) {
     return false;
 }
 
+/* A number that JSON allows and no 64 bits hold is not a mistake of form. jansson stops right behind it. */
+static qkv_status refuse(qkv_ctx *ctx, const char *what, const json_error_t *error, const char *text, int64_t size, bool row) {
+    char place[60];
+    if (row)
+        snprintf(place, sizeof place, "(column %d)", error->column);
+    else
+        snprintf(place, sizeof place, "(line %d, column %d)", error->line, error->column);
+    if (json_error_code(error) != json_error_numeric_overflow)
+        return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: not valid JSON: %s %s", what, error->text, place);
+    int64_t end = error->position <= size ? error->position : size, begin = end;
+    while (begin > 0 && strchr("+-.eE0123456789", text[begin - 1])) begin--;
+    int length = (int)(end - begin < 40 ? end - begin : 40);
+    return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: the number %.*s%s is out of range: whole numbers have 64 bits, others reach 1.8e308 %s", what,
+                    length, text + begin, end - begin > 40 ? "..." : "", place);
+}
+
 static qkv_status parse(qkv_ctx *ctx, const char *what, const char *text, int64_t size, int depth, bool row, json_t **json) {
     *json = NULL;
     if (too_deep(text, size, depth)) {
@@ -38,9 +54,7 @@ static qkv_status parse(qkv_ctx *ctx, const char *what, const char *text, int64_
         if (json_error_code(&error) == json_error_out_of_memory) {
             return qkv_fail(ctx, QKV_NO_MEMORY, "%s: out of memory while reading %lld bytes of JSON", what, (long long)size);
         }
-        if (row) return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: not valid JSON: %s (column %d)", what, error.text, error.column);
-        return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: not valid JSON: %s (line %d, column %d)", what, error.text, error.line,
-                        error.column);
+        return refuse(ctx, what, &error, text, size, row);
     }
     *json = value;
     return QKV_OK;

@@ -295,6 +295,13 @@ qkv_status qkv_safetensors_parse(qkv_ctx *ctx, const char *name, const void *dat
     return finish(status, file);
 }
 
+void qkv_safetensors_drop(qkv_safetensors *f, int64_t *header) {
+    *header = f->header;
+    for (int64_t i = 0; i < f->count; i++) f->tensors[i].data = NULL;
+    qkv_free(f->ctx, f->block);
+    f->block = NULL;
+}
+
 void qkv_safetensors_close(qkv_safetensors *f) {
     if (!f) return;
     qkv_ctx *ctx = f->ctx;

@@ -56,6 +56,9 @@ qkv_status qkv_safetensors_open(qkv_ctx *ctx, const char *path, qkv_safetensors 
 qkv_status qkv_safetensors_parse(qkv_ctx *ctx, const char *name, const void *data, int64_t size,
                                  qkv_safetensors **file) QKV_MUST_USE;
 void qkv_safetensors_close(qkv_safetensors *file); /* NULL is harmless */
+/* Gives back the memory of the numbers: `data` of every tensor is NULL from now on. They begin `header` bytes into the file, one
+ * tensor right behind the other. */
+void qkv_safetensors_drop(qkv_safetensors *file, int64_t *header);
 
 int64_t qkv_safetensors_count(const qkv_safetensors *file);
 const qkv_tensor *qkv_safetensors_at(const qkv_safetensors *file, int64_t index);      /* in the order of the data; one array */

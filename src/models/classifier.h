@@ -13,9 +13,15 @@ void qkv_classifier_free(qkv_classifier *net);
 
 const qkv_config *qkv_classifier_config(const qkv_classifier *net);
 const qkv_reg *qkv_classifier_reg(const qkv_classifier *net);
+int64_t qkv_classifier_encoder_size(const qkv_classifier *net); /* reals at the start of a block, as qkv_masked_encoder_size */
 
 /* Whether further passes are bf16 ones; packed copies must be made anew. */
 void qkv_classifier_set_bf16(qkv_classifier *net, bool bf16);
+/* Whether further passes compute blocks again in the backward pass. */
+void qkv_classifier_set_recompute(qkv_classifier *net, bool recompute);
+
+/* Multiplies the logits of the network by so much, by its last layer. */
+void qkv_classifier_scale(const qkv_classifier *net, double factor, real *weights);
 
 /* Initial values of a whole block from the registry's init fields, keyed (seed, parameter, element). */
 void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights);
@@ -26,6 +32,9 @@ void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, bool bf16, const real 
 
 /* Logits [n_seq, classes] of a batch. The caller owns `logits` (p NULL in a plan). x->keep false. */
 qkv_status qkv_classifier_forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) QKV_MUST_USE;
+
+/* What the pooling gives, [n_seq, dim]: the encoder's share of what the head sees. As above otherwise. */
+qkv_status qkv_classifier_vectors(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat vectors) QKV_MUST_USE;
 
 /* What a batch is trained towards. */
 typedef struct qkv_aims {

@@ -34,8 +34,6 @@ static const field FIELDS[] = {
     {"ffn", INTEGER, AT(ffn), 1, 1 << 20, NULL},
     {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL},
     {"ngrams", INTEGER, AT(ngrams), 0, 8, NULL},
-    {"ngram_dim", INTEGER, AT(ngram_dim), 0, 1 << 12, NULL},
-    {"ngram_buckets", INTEGER, AT(ngram_buckets), 0, 1 << 28, NULL},
     {"position", CHOICE, AT(position), 0, 0, POSITIONS},
     {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS},
     {"norm", CHOICE, AT(norm), 0, 0, NORMS},
@@ -114,9 +112,6 @@ qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(check_field(ctx, c, &FIELDS[i]));
     QKV_TRY(check_divides(ctx, "heads", c->heads, "dim", c->dim));
     QKV_TRY(check_divides(ctx, "kv_heads", c->kv_heads, "heads", c->heads));
-    if (c->ngrams > 0 && c->ngram_dim < 1) return qkv_fail(ctx, QKV_BAD_CONFIG, "ngram_dim=0: n-grams need a width");
-    if (c->ngrams > 1 && c->ngram_buckets < 1)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "ngram_buckets=0: runs of 2 to %lld tokens need rows to share", (long long)c->ngrams);
     if (c->norm_epsilon == 0) return qkv_fail(ctx, QKV_BAD_CONFIG, "norm_epsilon=0: a constant row would be divided by 0");
     return QKV_OK;
 }

@@ -14,7 +14,7 @@ typedef struct qkv_config {
     int64_t vocab, classes;
     int64_t layers, dim, heads, kv_heads, head_dim, ffn;
     int64_t max_length; /* tokens; also the rows of a learned position table */
-    int64_t ngrams, ngram_dim, ngram_buckets; /* bag of n-grams of up to `ngrams` tokens beside the encoder; 0: none */
+    int64_t ngrams; /* longest run of words in the bag beside the network; 0: there is no bag */
     qkv_position position;
     qkv_pooling pooling;
     qkv_norm norm;

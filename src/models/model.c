@@ -44,6 +44,7 @@ void qkv_model_free(qkv_model *model) {
     qkv_free(ctx, model->label_sizes);
     qkv_free(ctx, model->thresholds);
     qkv_tokenizer_free(model->tokenizer);
+    qkv_bag_free(&model->bag);
     json_decref(model->record);
     qkv_free(ctx, model->packed);
     qkv_free(ctx, model->weights);

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "formats/safetensors.h"
+#include "models/bag.h"
 #include "models/classifier.h"
 #include "qkv/model.h"
 #include "qkv/tokenizer.h"
@@ -19,9 +20,13 @@ struct qkv_model {
     qkv_tokenizer *tokenizer;
     char **labels; /* [config.classes], NUL-terminated */
     int64_t *label_sizes;
+    qkv_bag bag; /* of words, beside the network: scores to be added to its logits; config.ngrams 0: none */
     double *thresholds; /* [config.classes] where config.multi_label is set: from which probability a class is given; else NULL */
     json_t *record; /* training record: data hash, options, metrics */
 };
+
+/* NULL where the model has none. */
+static inline const qkv_bag *qkv_model_bag(const qkv_model *model) { return model->bag.classes > 0 ? &model->bag : NULL; }
 
 /* An empty model of this config: net made, weights allocated and zero, labels NULLs, thresholds 0.5, the record an empty object. The caller
  * fills in weights, tokenizer (the model then owns it), labels and record. */
@@ -59,6 +64,14 @@ qkv_status qkv_labels_from_json(qkv_model *model, const char *file, const json_t
 /* A JSON array of numbers above 0 and at most 1, one a class. */
 qkv_status qkv_thresholds_to_json(const qkv_model *model, json_t **json) QKV_MUST_USE;
 qkv_status qkv_thresholds_from_json(qkv_model *model, const char *file, const json_t *json) QKV_MUST_USE;
+
+/* The tensors of a bag, and back: keys, weights and biases; none where there is no bag. */
+enum { QKV_BAG_TENSORS = 3 };
+int64_t qkv_bag_tensors(const qkv_bag *bag, qkv_tensor tensors[QKV_BAG_TENSORS]);
+bool qkv_bag_tensor(const char *name); /* is one of them */
+bool qkv_bag_is_finite(const qkv_bag *bag);
+/* Needs the model's tokenizer. */
+qkv_status qkv_bag_from_file(qkv_model *model, const qkv_safetensors *file) QKV_MUST_USE;
 
 #define QKV_CHECKSUM_KEY "qkv.sha256"
 /* SHA-256 over the metadata (sorted by key, without qkv.sha256 itself), the tensors' names, types and shapes in the order of

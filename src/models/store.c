@@ -59,17 +59,6 @@ static int64_t size_class(int64_t bytes) {
     return align;
 }
 
-/* In the order of the registry within each size class, the best aligned class first. */
-static void order_tensors(const qkv_reg *reg, const real *weights, qkv_tensor *tensors) {
-    int64_t n = 0;
-    for (int64_t align = QKV_TENSOR_ALIGN; align >= 1; align /= 2) {
-        for (int64_t i = 0; i < reg->count; i++) {
-            qkv_tensor t = tensor_of(&reg->params[i], weights);
-            if (size_class(t.bytes) == align) tensors[n++] = t;
-        }
-    }
-}
-
 /* A diverged model is not worth a file, and would replace one that is. */
 static qkv_status check_finite(const qkv_model *model) {
     const qkv_reg *reg = qkv_classifier_reg(model->net);
@@ -83,7 +72,8 @@ static qkv_status check_finite(const qkv_model *model) {
                             (long long)k);
         }
     }
-    return QKV_OK;
+    if (qkv_bag_is_finite(&model->bag)) return QKV_OK;
+    return qkv_fail(model->ctx, QKV_NUMERIC, "the model is not saved: its bag of words holds a value that is not finite");
 }
 
 /* ---- metadata ---- */
@@ -119,9 +109,22 @@ static qkv_status make_texts(const qkv_model *model, texts *t) {
     return qkv_json_print(model->record, &t->record);
 }
 
-static qkv_status write_file(const qkv_model *model, const char *path, const texts *t, qkv_tensor *tensors) {
+/* The bag, then the registry in its order, within each size class; the best aligned class first. Returns how many there are. */
+static int64_t order_tensors(const qkv_model *model, qkv_tensor *tensors) {
     const qkv_reg *reg = qkv_classifier_reg(model->net);
-    order_tensors(reg, model->weights, tensors);
+    qkv_tensor bag[QKV_BAG_TENSORS];
+    int64_t n = 0, of_bag = qkv_bag_tensors(&model->bag, bag);
+    for (int64_t align = QKV_TENSOR_ALIGN; align >= 1; align /= 2) {
+        for (int64_t i = 0; i < of_bag + reg->count; i++) {
+            qkv_tensor t = i < of_bag ? bag[i] : tensor_of(&reg->params[i - of_bag], model->weights);
+            if (size_class(t.bytes) == align) tensors[n++] = t;
+        }
+    }
+    return n;
+}
+
+static qkv_status write_file(const qkv_model *model, const char *path, const texts *t, qkv_tensor *tensors) {
+    const int64_t count = order_tensors(model, tensors);
     char hex[65], version[16];
     snprintf(version, sizeof version, "%d", QKV_MODEL_FILE_VERSION);
     const qkv_metadata all[META_MOST] = {
@@ -140,10 +143,10 @@ static qkv_status write_file(const qkv_model *model, const char *path, const tex
     for (int i = 0; i < META_MOST; i++) {
         if (all[i].value) metadata[n++] = all[i];
     }
-    qkv_model_checksum(metadata, n, tensors, reg->count, hex);
+    qkv_model_checksum(metadata, n, tensors, count, hex);
     qkv_output *output;
     QKV_TRY(qkv_output_open(model->ctx, path, &output));
-    qkv_status status = qkv_safetensors_write(model->ctx, output, tensors, reg->count, metadata, n);
+    qkv_status status = qkv_safetensors_write(model->ctx, output, tensors, count, metadata, n);
     if (status != QKV_OK) {
         qkv_output_discard(output);
         return status;
@@ -159,7 +162,7 @@ qkv_status qkv_model_save(const qkv_model *model, const char *path) {
     texts t = {.config.ctx = ctx, .labels.ctx = ctx, .record.ctx = ctx, .thresholds.ctx = ctx, .tokenizer.ctx = ctx};
     qkv_tensor *tensors = NULL;
     qkv_status status = make_texts(model, &t);
-    if (status == QKV_OK) status = qkv_alloc_zero(ctx, qkv_classifier_reg(model->net)->count, sizeof *tensors, &tensors);
+    if (status == QKV_OK) status = qkv_alloc_zero(ctx, QKV_BAG_TENSORS + qkv_classifier_reg(model->net)->count, sizeof *tensors, &tensors);
     if (status == QKV_OK) status = write_file(model, path, &t, tensors);
     qkv_free(ctx, tensors);
     qkv_buf_free(&t.config);

@@ -93,11 +93,6 @@ static qkv_status check_scale(qkv_ctx *ctx, const qkv_safetensors *file, const q
         return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: max_length=%lld is more than a file of this size can mean", name,
                         (long long)c->max_length);
     }
-    if (c->ngrams > 0 && product_over(c->vocab + c->ngram_buckets * (c->ngrams > 1), c->ngram_dim, held)) {
-        return qkv_fail(ctx, QKV_BAD_FORMAT,
-                        "%s: the config asks for a table of (vocab + ngram_buckets=%lld) x ngram_dim=%lld, the file holds %lld numbers in all",
-                        name, (long long)c->ngram_buckets, (long long)c->ngram_dim, (long long)held);
-    }
     return QKV_OK;
 }
 
@@ -135,12 +130,11 @@ static bool registered(const qkv_reg *reg, const char *name) {
     return false;
 }
 
-static qkv_status check_tensors(qkv_ctx *ctx, const qkv_safetensors *file, const qkv_reg *reg) {
+static qkv_status check_tensors(qkv_ctx *ctx, const qkv_safetensors *file, const qkv_reg *reg, bool bag) {
     for (int64_t i = 0; i < reg->count; i++) QKV_TRY(check_tensor(ctx, file, &reg->params[i]));
-    if (qkv_safetensors_count(file) == reg->count) return QKV_OK;
     for (int64_t i = 0; i < qkv_safetensors_count(file); i++) {
         const char *name = qkv_safetensors_at(file, i)->name;
-        if (registered(reg, name)) continue;
+        if (registered(reg, name) || (bag && qkv_bag_tensor(name))) continue;
         return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: tensor \"%.80s\" is not part of the config's network", qkv_safetensors_name(file),
                         name);
     }
@@ -224,7 +218,7 @@ static qkv_status make_net(qkv_ctx *ctx, const qkv_safetensors *file, const char
     QKV_TRY(read_config(ctx, file, &config));
     qkv_classifier *net;
     QKV_TRY(qkv_classifier_create(ctx, &config, false, &net));
-    qkv_status status = check_tensors(ctx, file, qkv_classifier_reg(net));
+    qkv_status status = check_tensors(ctx, file, qkv_classifier_reg(net), config.ngrams > 0);
     if (status == QKV_OK) status = qkv_model_adopt(ctx, task, net, model);
     if (status != QKV_OK) qkv_classifier_free(net);
     return status;
@@ -242,6 +236,7 @@ static qkv_status read_model(qkv_ctx *ctx, const qkv_safetensors *file, qkv_mode
     QKV_TRY(read_labels(*model, file));
     QKV_TRY(read_thresholds(*model, file));
     QKV_TRY(read_record(*model, file));
+    if ((*model)->config.ngrams > 0) QKV_TRY(qkv_bag_from_file(*model, file));
     return read_weights(*model, file);
 }
 

@@ -180,6 +180,20 @@ static qkv_status check(const qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat out
     return qkv_exec_shape(x, "output of a linear map", out, in.rows, w->rows);
 }
 
+qkv_status qkv_linear_ready(qkv_exec *x, qkv_linear *l, bool backward) {
+    const qkv_param *w = &x->reg->params[l->weight];
+    qkv_mat forth, back;
+    QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->rows, w->cols), &forth));
+    if (!x->plan) qkv_linear_pack(x->ctx, x->bf16, qkv_weight(x, l->weight), w->rows, w->cols, forth.p);
+    l->ready = true;
+    l->ready_forward = forth.p;
+    if (!backward) return QKV_OK;
+    QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, w->rows), &back));
+    if (!x->plan) pack(x->ctx, x->bf16, w->rows, w->cols, qkv_weight(x, l->weight), w->cols, 1, back.p);
+    l->ready_backward = back.p;
+    return QKV_OK;
+}
+
 qkv_status qkv_linear_forward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat out, const qkv_linear_then *then) {
     QKV_TRY(check(x, l, in, out));
     QKV_TRY(check_then(x, then, out));
@@ -187,12 +201,14 @@ qkv_status qkv_linear_forward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_ma
     size_t mark = qkv_exec_mark(x);
     qkv_mat scratch = {0};
     bool frozen = x->packed && w->packed_offset >= 0;
-    if (!frozen) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->rows, w->cols), &scratch));
+    if (!frozen && !l.ready) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->rows, w->cols), &scratch));
     book(x, in.rows, w->rows, w->cols, false);
     book_then(x, then, out);
     if (!x->plan && in.rows > 0) {
-        const real *packed = frozen ? x->packed + (x->bf16 ? w->pairs_offset : w->packed_offset) : scratch.p;
-        if (!frozen) qkv_linear_pack(x->ctx, x->bf16, qkv_weight(x, l.weight), w->rows, w->cols, scratch.p);
+        const real *packed = frozen    ? x->packed + (x->bf16 ? w->pairs_offset : w->packed_offset)
+                             : l.ready ? l.ready_forward
+                                       : scratch.p;
+        if (!frozen && !l.ready) qkv_linear_pack(x->ctx, x->bf16, qkv_weight(x, l.weight), w->rows, w->cols, scratch.p);
         qkv_gemm g = {.m = in.rows, .k = w->cols, .a = in.p, .a_row = in.ld, .a_col = 1, .packed = packed, .c = out.p, .ldc = out.ld,
                       .bias = l.bias >= 0 ? qkv_weight(x, l.bias) : NULL};
         product(x, &g, w->rows, then);
@@ -205,13 +221,14 @@ qkv_status qkv_linear_forward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_ma
 static qkv_status backward_input(qkv_exec *x, const qkv_linear l, qkv_mat dout, qkv_mat din, const qkv_linear_then *then) {
     const qkv_param *w = &x->reg->params[l.weight];
     size_t mark = qkv_exec_mark(x);
-    qkv_mat packed;
-    QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, w->rows), &packed));
+    qkv_mat scratch = {0};
+    if (!l.ready) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, w->rows), &scratch));
     book(x, dout.rows, w->cols, w->rows, false);
     book_then(x, then, din);
     if (!x->plan && dout.rows > 0) {
-        pack(x->ctx, x->bf16, w->rows, w->cols, qkv_weight(x, l.weight), w->cols, 1, packed.p);
-        qkv_gemm g = {.m = dout.rows, .k = w->rows, .a = dout.p, .a_row = dout.ld, .a_col = 1, .packed = packed.p, .c = din.p, .ldc = din.ld};
+        if (!l.ready) pack(x->ctx, x->bf16, w->rows, w->cols, qkv_weight(x, l.weight), w->cols, 1, scratch.p);
+        qkv_gemm g = {.m = dout.rows, .k = w->rows, .a = dout.p, .a_row = dout.ld, .a_col = 1,
+                      .packed = l.ready ? l.ready_backward : scratch.p, .c = din.p, .ldc = din.ld};
         product(x, &g, w->cols, then);
     }
     qkv_exec_release(x, mark);

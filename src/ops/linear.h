@@ -7,6 +7,8 @@
 typedef struct qkv_linear {
     int64_t weight; /* parameter numbers in the registry */
     int64_t bias;   /* -1: none */
+    bool ready;     /* by qkv_linear_ready; then where the packed copies are: */
+    const real *ready_forward, *ready_backward;
 } qkv_linear;
 
 /* What is done to each block of a product while it is in the cache: the same as the op of that name afterwards, without its
@@ -32,6 +34,10 @@ static inline QKV_MUST_USE qkv_status qkv_linear_forward(qkv_exec *x, qkv_linear
 static inline QKV_MUST_USE qkv_status qkv_linear_backward(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_mat dout, const qkv_mat *din) {
     return qkv_linear_backward_then(x, l, in, dout, din, NULL);
 }
+
+/* Packs the weight once, in the caller's scratch, for several products with *l until that is released: those of forward and, if
+ * `backward`, of the gradient of the input. */
+qkv_status qkv_linear_ready(qkv_exec *x, qkv_linear *l, bool backward) QKV_MUST_USE;
 
 /* sum [cols] += sum over the rows, one ascending chain a column: gradients of biases and of shared rows. */
 qkv_status qkv_column_sum(qkv_exec *x, qkv_mat rows, real *sum) QKV_MUST_USE;

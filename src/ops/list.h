@@ -6,6 +6,6 @@
 #define QKV_OP_LIST(X)                                                                                                             \
     X(linear) X(attention) X(norm) X(activation) X(residual) X(embedding) X(pooling) X(loss) X(loss_sigmoid) X(optimizer)
 
-#define QKV_LAYER_LIST(X) X(attention_layer) X(ffn) X(block) X(embedding_layer) X(ngram_layer) X(pooling_layer) X(head)
+#define QKV_LAYER_LIST(X) X(attention_layer) X(ffn) X(block) X(embedding_layer) X(pooling_layer) X(head) X(masked_head)
 
 #endif

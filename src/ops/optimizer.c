@@ -14,6 +14,7 @@ typedef struct update_job {
     const qkv_adamw_options *o;
     real *weights, *m, *v;
     const real *grads;
+    real stay; /* of the average */
 } update_job;
 
 static int64_t size_of(const qkv_param *p) { return p->rows * p->cols; }
@@ -57,6 +58,7 @@ static void update_chunk(void *arg, int64_t chunk, int thread) {
         if (p->embedding && j->o->lazy_embedding) update_rows(j, p, from, to, &a);
         else j->kernels->adamw(to - from, j->weights + from, j->grads + from, j->m + from, j->v + from, &a);
     }
+    if (j->stay > 0) j->kernels->axpby(1, r.to - r.from, 1 - j->stay, j->weights + r.from, 0, j->stay, j->o->average + r.from, 0);
 }
 
 static void book(qkv_exec *x, double flops, double bytes) {
@@ -71,8 +73,10 @@ qkv_status qkv_adamw_update(qkv_exec *x, const qkv_adamw_options *o, real *weigh
     double elements = 0;
     for (int64_t i = 0; i < x->reg->count; i++) elements += (double)size_of(&x->reg->params[i]);
     book(x, 17 * elements, 7 * elements * sizeof(real));
+    if (o->average_decay > 0) book(x, 3 * (double)x->reg->size, 2 * (double)x->reg->size * sizeof(real));
     if (x->plan || x->reg->count == 0) return QKV_OK;
-    update_job j = {.kernels = x->ctx->kernels, .reg = x->reg, .o = o, .weights = weights, .m = m, .v = v, .grads = grads};
+    update_job j = {.kernels = x->ctx->kernels, .reg = x->reg, .o = o, .weights = weights, .m = m, .v = v, .grads = grads,
+                    .stay = (real)o->average_decay};
     j.base = (qkv_adamw){.beta1 = (real)o->beta1, .beta2 = (real)o->beta2, .epsilon = (real)o->epsilon, .decay = (real)o->decay,
                          .correct1 = (real)(1 - pow(o->beta1, (double)o->step)), .correct2 = (real)(1 - pow(o->beta2, (double)o->step)),
                          .grad_scale = (real)o->grad_scale};

@@ -13,6 +13,9 @@ typedef struct qkv_adamw_options {
      * row of a rare token for many steps after it was seen, about 1/(1 - beta1) times as far. */
     bool lazy_embedding;
     int64_t step; /* from 1 */
+    /* average = average_decay * average + (1 - average_decay) * the new weights, in the same pass. 0: no average; else below 1 */
+    double average_decay;
+    real *average; /* NULL in a plan */
 } qkv_adamw_options;
 
 /* One step (Loshchilov & Hutter 2019, algorithm 2). Blocks of x->reg's layout; NULL in a plan. Booked as if every row were

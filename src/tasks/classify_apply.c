@@ -4,18 +4,18 @@
 #include "tasks/classify_data.h"
 #include "tasks/scorer.h"
 
-typedef struct sink {
-    float *probabilities;
-} sink;
-
-static void store_row(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
+static void store_row(void *user, int64_t row, const real *values, int64_t width, double loss) {
     (void)loss;
-    float *out = ((sink *)user)->probabilities + row * classes;
-    for (int64_t i = 0; i < classes; i++) out[i] = (float)probabilities[i];
+    float *out = (float *)user + row * width;
+    for (int64_t i = 0; i < width; i++) out[i] = (float)values[i];
 }
 
-qkv_status qkv_classify_apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
-                              float *probabilities, int64_t *dropped) {
+typedef qkv_status run(qkv_ctx *ctx, const qkv_classifier *net, const real *weights, const real *packed, const qkv_ragged *rows,
+                       qkv_scored *scored, void *user);
+
+static qkv_status apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths, const qkv_bag *bag,
+                        run *scorer, float *out,
+                        int64_t *dropped) {
     if (count == 0) return QKV_OK;
     qkv_ctx *ctx = model->ctx;
     /* The packed copies are a cache of the weights: the model is the same to its user before and after. */
@@ -24,8 +24,18 @@ qkv_status qkv_classify_apply(const qkv_model *model, int64_t count, const char 
     QKV_TRY(qkv_encode_texts(ctx, &model->config, model->tokenizer, count, texts, lengths, &encoded));
     for (int64_t i = 0; dropped && i < count; i++)
         dropped[i] = encoded.full[i] - (encoded.rows.offset[i + 1] - encoded.rows.offset[i]);
-    sink s = {probabilities};
-    qkv_status status = qkv_scorer_once(ctx, model->net, model->weights, model->packed, &encoded.rows, store_row, &s);
+    qkv_status status = qkv_encoded_score_texts(bag, count, texts, lengths, &encoded);
+    if (status == QKV_OK) status = scorer(ctx, model->net, model->weights, model->packed, &encoded.rows, store_row, out);
     qkv_encoded_free(ctx, &encoded);
     return status;
+}
+
+qkv_status qkv_classify_apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
+                              float *probabilities, int64_t *dropped) {
+    return apply(model, count, texts, lengths, qkv_model_bag(model), qkv_scorer_once, probabilities, dropped);
+}
+
+qkv_status qkv_classify_vectors(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths, float *vectors,
+                                int64_t *dropped) {
+    return apply(model, count, texts, lengths, NULL, qkv_scorer_vectors, vectors, dropped);
 }

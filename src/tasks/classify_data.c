@@ -214,6 +214,16 @@ qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_to
     return status;
 }
 
+int64_t qkv_encoded_bytes(const qkv_encoded *e) {
+    const qkv_ragged *r = &e->rows;
+    if (!r->offset) return 0;
+    int64_t row = (int64_t)(sizeof *r->offset + sizeof *e->full);
+    if (r->target) row += (int64_t)sizeof *r->target;
+    if (r->label_at) row += (int64_t)(sizeof *r->label_at + sizeof *e->unseen);
+    int64_t ids = r->offset[r->count] + (r->label_at ? r->label_at[r->count] : 0);
+    return (r->count + 1) * row + ids * (int64_t)sizeof *r->ids;
+}
+
 void qkv_encoded_free(qkv_ctx *ctx, qkv_encoded *encoded) {
     qkv_ragged_free(ctx, &encoded->rows);
     qkv_free(ctx, encoded->full);
@@ -234,5 +244,54 @@ qkv_status qkv_spread(qkv_ctx *ctx, const int64_t *numbers, int64_t n, int64_t *
     *median = (int64_t)items[(n - 1) / 2].key;
     *longest = (int64_t)items[n - 1].key;
     qkv_free(ctx, items);
+    return status;
+}
+
+/* ---- what a bag says ---- */
+
+typedef struct scoring {
+    qkv_bag_reader reader;
+    int32_t *found;
+    int64_t capacity;
+} scoring;
+
+static qkv_status score_one(scoring *s, const char *text, int64_t length, real *scores) {
+    const qkv_bag *bag = s->reader.bag;
+    int64_t count;
+    QKV_TRY(qkv_bag_read(&s->reader, text, length, &count));
+    if (count > s->capacity) {
+        s->capacity = 2 * count;
+        QKV_TRY(qkv_grow(bag->ctx, s->capacity, sizeof *s->found, &s->found));
+    }
+    qkv_bag_score(bag, s->found, qkv_bag_find(bag, s->reader.keys, count, s->found), scores);
+    return QKV_OK;
+}
+
+static void scoring_free(scoring *s) {
+    qkv_free(s->reader.bag->ctx, s->found);
+    qkv_bag_reader_free(&s->reader);
+}
+
+qkv_status qkv_encoded_score_texts(const qkv_bag *bag, int64_t count, const char *const *texts, const int64_t *lengths,
+                                   qkv_encoded *encoded) {
+    if (!bag) return QKV_OK;
+    scoring s = {.reader.bag = bag};
+    qkv_status status = qkv_alloc(bag->ctx, count * bag->classes, sizeof *encoded->rows.bag, &encoded->rows.bag);
+    for (int64_t i = 0; status == QKV_OK && i < count; i++)
+        status = score_one(&s, lengths[i] > 0 ? texts[i] : "", lengths[i], encoded->rows.bag + i * bag->classes);
+    scoring_free(&s);
+    return status;
+}
+
+qkv_status qkv_encoded_score_table(const qkv_bag *bag, const qkv_table *table, int64_t first, qkv_encoded *encoded) {
+    if (!bag) return QKV_OK;
+    scoring s = {.reader.bag = bag};
+    qkv_status status = qkv_alloc(bag->ctx, encoded->rows.count * bag->classes, sizeof *encoded->rows.bag, &encoded->rows.bag);
+    for (int64_t i = 0; status == QKV_OK && i < encoded->rows.count; i++) {
+        const qkv_row *row = &table->rows[first + i];
+        status = score_one(&s, row->text, row->text_size, encoded->rows.bag + i * bag->classes);
+        if (status == QKV_OK && i % POLL_ROWS == 0 && qkv_stop_asked(bag->ctx)) status = qkv_fail(bag->ctx, QKV_STOPPED, "stopped on request");
+    }
+    scoring_free(&s);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "data/batches.h"
 #include "data/table.h"
+#include "models/bag.h"
 #include "models/config.h"
 #include "qkv/classify.h"
 #include "qkv/tokenizer.h"
@@ -40,7 +41,14 @@ qkv_status qkv_encode_texts(qkv_ctx *ctx, const qkv_config *config, const qkv_to
 qkv_status qkv_encode_table(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, const qkv_table *table,
                             int64_t first, int64_t count, char *const *labels, const int64_t *label_sizes, int64_t label_count,
                             qkv_encoded *encoded) QKV_MUST_USE;
+/* Adds what the bag says of the texts to their encoded rows, unless it is NULL: of the whole texts, whatever the encoder reads of
+ * them. */
+qkv_status qkv_encoded_score_texts(const qkv_bag *bag, int64_t count, const char *const *texts, const int64_t *lengths,
+                                   qkv_encoded *encoded) QKV_MUST_USE;
+/* Of rows first ... of the table. */
+qkv_status qkv_encoded_score_table(const qkv_bag *bag, const qkv_table *table, int64_t first, qkv_encoded *encoded) QKV_MUST_USE;
 void qkv_encoded_free(qkv_ctx *ctx, qkv_encoded *encoded);
+int64_t qkv_encoded_bytes(const qkv_encoded *encoded);
 
 /* shortest, median (the lower of two), longest of n numbers >= 0; zeros for n = 0. */
 qkv_status qkv_spread(qkv_ctx *ctx, const int64_t *numbers, int64_t n, int64_t *shortest, int64_t *median,

@@ -30,6 +30,11 @@ static const qkv_option options_list[] = {
     REAL("evaluate", evaluate, "1", 0, 1e6, "epochs between evaluations on the dev rows (0: at the end only)"),
     CHOICE("metric", metric, "accuracy", "accuracy|macro-f1|loss",
            "dev metric that picks the weights to keep (accuracy with --multi-label: micro-F1)"),
+    INT("patience", patience, "0", 0, 1e9, "evaluations in a row without a better one after which training ends (0: never)"),
+    CHOICE("average", average, "none", "none|ema|checkpoints",
+           "what to evaluate and keep: single weights, a moving average, or the last ones' mean too"),
+    REAL("ema-decay", ema_decay, "0.999", 0.1, 0.99999, "of the moving average, per step; less in the first steps"),
+    INT("average-last", average_last, "3", 2, 1000, "evaluations whose weights --average checkpoints takes the mean of"),
     BOOL("multi-label", multi_label, "no", "a text has any number of labels: a sigmoid each, thresholds tuned on the dev rows"),
     BOOL("pair", pair, "no", "a row has two texts (label TAB text TAB text; second field or column)"),
     BOOL("balance", balance, "no", "weigh rows by the inverse frequency of their label, 1 on average"),
@@ -42,9 +47,8 @@ static const qkv_option options_list[] = {
     INT("heads", heads, "4", 1, 4096, "attention heads, a divisor of dim"),
     INT("kv-heads", kv_heads, "0", 0, 4096, "key/value heads, a divisor of heads (0: as heads; 1: multi-query)"),
     INT("ffn", ffn, "0", 0, 1 << 20, "width inside the feed-forward layers (0: 4 * dim)"),
-    INT("ngrams", ngrams, "2", 0, 8, "a bag of runs of up to so many tokens beside the encoder (0: none)"),
-    INT("ngram-dim", ngram_dim, "32", 0, 4096, "width of the vectors of that bag"),
-    INT("ngram-buckets", ngram_buckets, "65536", 0, 1 << 28, "rows that runs of 2 tokens and more share by hash"),
+    INT("ngrams", ngrams, "2", 0, 8, "longest run of words in the linear model beside the encoder (0: there is none)"),
+    INT("ngram-min-rows", ngram_min_rows, "0", 0, 1e9, "texts a run must be in (0: 1 below 10,000 texts, else 3 or more)"),
     CHOICE("position", position, "learned", "none|sinusoidal|learned", "how positions enter"),
     CHOICE("pooling", pooling, "attention", "mean|first|max|attention", "how a text becomes one vector"),
     CHOICE("norm", norm, "layer", "layer|rms", "normalisation"),
@@ -74,7 +78,10 @@ static const qkv_option options_list[] = {
     REAL("epsilon", epsilon, "1e-8", 1e-16, 1, "of AdamW"),
     REAL("clip", clip, "1", 0, 1e30, "largest norm of the whole gradient (0: no clipping)"),
     CHOICE("dtype", dtype, "f32", "f32|bf16", "operands of linear maps and attention; weights, sums and all else are f32"),
-    BOOL("recompute", recompute, "no", "compute blocks again in the backward pass: less memory, same bits"),
+    CHOICE("recompute", recompute, "auto", "none|blocks|auto",
+           "compute blocks again in the backward pass: less memory, same bits (auto: if it must be)"),
+    {"memory", QKV_OPTION_SIZE, AT(memory), "0", 0, 0x1p50, NULL, GROUP,
+     "that the whole run may take: 800M, 2G; batches are cut to fit (0: what is free)"},
 #undef GROUP
 #define GROUP "Regularisation"
     REAL("dropout", dropout, "0.2", 0, P_MAX, "on the outputs of the layers"),
@@ -82,6 +89,11 @@ static const qkv_option options_list[] = {
     REAL("embedding-dropout", embedding_dropout, "0.3", 0, P_MAX, "on the embeddings"),
     REAL("token-dropout", token_dropout, "0.2", 0, P_MAX, "share of the training tokens replaced by <unk>"),
     REAL("label-smoothing", label_smoothing, "0.1", 0, 1, "share of the target spread evenly over all classes"),
+#undef GROUP
+#define GROUP "Pretraining"
+    REAL("pretrain", pretrain, "0", 0, 1e6, "epochs of learning to tell hidden tokens, before the training (0: none)"),
+    REAL("pretrain-lr", pretrain_lr, "0.001", 0, 1e6, "peak learning rate of all weights meanwhile"),
+    REAL("mask", mask, "0.3", 0, 0.95, "share of the tokens of a text that is hidden, at least one"),
 #undef GROUP
 };
 
@@ -129,7 +141,8 @@ static qkv_status check_one(qkv_ctx *ctx, const qkv_option *o, const void *optio
     const char *field = (const char *)options + o->offset;
     double value = 0, min = o->min, max = o->max;
     switch (o->type) {
-    case QKV_OPTION_INT: {
+    case QKV_OPTION_INT:
+    case QKV_OPTION_SIZE: {
         int64_t v;
         memcpy(&v, field, sizeof v);
         value = (double)v;
@@ -185,9 +198,7 @@ qkv_config qkv_classify_config(const qkv_classify_options *o, int64_t vocab, int
         .head_dim = o->heads > 0 && o->dim > o->heads ? o->dim / o->heads : 1,
         .ffn = o->ffn > 0 ? o->ffn : 4 * o->dim,
         .max_length = o->max_length,
-        .ngrams = o->ngrams,
-        .ngram_dim = o->ngrams > 0 ? o->ngram_dim : 0,
-        .ngram_buckets = o->ngrams > 1 ? o->ngram_buckets : 0,
+        .ngrams = classes != 1 || o->multi_label ? o->ngrams : 0,
         .position = (qkv_position)o->position,
         .pooling = (qkv_pooling)o->pooling,
         .norm = (qkv_norm)o->norm,

@@ -20,6 +20,8 @@ typedef struct qkv_gather {
 qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows,
                              qkv_gather *g) QKV_MUST_USE;
 void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g);
+/* Of its arrays, but those of labels. */
+static inline int64_t qkv_gather_bytes(const qkv_gather *g) { return 12 * g->max_tokens + 28 * (g->max_rows + 1); }
 
 /* The batch of rows[0..count-1], valid until the next call; g->target holds their targets (g->label_at and
  * g->labels their labels). The key of a sequence is its row

@@ -5,9 +5,9 @@
 #include "ops/optimizer.h"
 
 /* What the memory of a batch depends on, each of them only upwards: a batch that is no larger than one already planned in
- * any of the three needs no plan of its own. */
+ * any of these needs no plan of its own. */
 typedef struct shape {
-    int64_t tokens, rows, longest;
+    int64_t tokens, rows, longest, units;
 } shape;
 
 typedef struct planner {
@@ -25,7 +25,7 @@ static void clear_arena(qkv_arena *a) {
 }
 
 static bool covers(shape a, shape b) {
-    return a.tokens >= b.tokens && a.rows >= b.rows && a.longest >= b.longest;
+    return a.tokens >= b.tokens && a.rows >= b.rows && a.longest >= b.longest && a.units >= b.units;
 }
 
 static bool planned(const planner *p, shape s) {
@@ -49,8 +49,8 @@ static qkv_status remember(planner *p, shape s) {
     return QKV_OK;
 }
 
-static qkv_status plan_batch(planner *p, const int64_t *rows, int64_t count, bool always) {
-    shape s = {.rows = count};
+static qkv_status plan_piece(planner *p, const int64_t *rows, int64_t count, bool always) {
+    shape s = {.rows = count, .units = p->task->units ? p->task->units(p->task->self, rows, count) : count};
     for (int64_t i = 0; i < count; i++) {
         int64_t n = p->task->offset[rows[i] + 1] - p->task->offset[rows[i]];
         s.tokens += n;
@@ -62,6 +62,24 @@ static qkv_status plan_batch(planner *p, const int64_t *rows, int64_t count, boo
     double loss = 0;
     QKV_TRY(p->task->step(p->task->self, &p->x, rows, count, 1, &loss));
     return known ? QKV_OK : remember(p, s);
+}
+
+int64_t qkv_loop_piece(const qkv_task *task, const qkv_loop_options *o, const int64_t *rows, int64_t from, int64_t count) {
+    int64_t to = from, tokens = 0;
+    if (o->piece_tokens <= 0) return count;
+    for (; to < count; to++) {
+        tokens += task->offset[rows[to] + 1] - task->offset[rows[to]];
+        if (to > from && tokens > o->piece_tokens) break;
+    }
+    return to;
+}
+
+static qkv_status plan_batch(planner *p, const int64_t *rows, int64_t count, bool always) {
+    for (int64_t from = 0, to; from < count; from = to) {
+        to = qkv_loop_piece(p->task, p->o, rows, from, count);
+        QKV_TRY(plan_piece(p, rows + from, to - from, always));
+    }
+    return QKV_OK;
 }
 
 /* How many windows of epoch `epoch`, which has `windows`, are run when `steps` were counted before it. */
@@ -106,7 +124,7 @@ static qkv_status plan_update(planner *p, qkv_loop_plan *plan) {
     clear_arena(&p->x.arena);
     double norm;
     QKV_TRY(qkv_gradient_norm(&p->x, NULL, &norm));
-    qkv_adamw_options any = {.step = 1};
+    qkv_adamw_options any = {.step = 1, .average_decay = p->o->average == QKV_AVERAGE_EMA ? qkv_ema_decay(p->o->ema_decay, 1) : 0};
     QKV_TRY(qkv_adamw_update(&p->x, &any, NULL, NULL, NULL, NULL));
     plan->flops_per_step += qkv_tally_flops(&p->x.tally);
     return QKV_OK;

@@ -19,6 +19,9 @@ qkv_status qkv_loop_plan_make(qkv_ctx *ctx, const qkv_task *task, const qkv_loop
 qkv_status qkv_loop_batches(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options, int64_t epoch,
                             qkv_batches *batches) QKV_MUST_USE;
 
+/* End of the piece that begins with rows[from] of a batch of `count` rows. */
+int64_t qkv_loop_piece(const qkv_task *task, const qkv_loop_options *options, const int64_t *rows, int64_t from, int64_t count);
+
 static inline int64_t qkv_loop_windows(int64_t batches, int64_t accumulate) {
     return (batches + accumulate - 1) / accumulate;
 }

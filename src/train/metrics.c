@@ -53,26 +53,39 @@ void qkv_counts_class(const qkv_counts *c, int64_t i, qkv_class_score *s) {
     };
 }
 
-void qkv_counts_scores(const qkv_counts *c, qkv_scores *s) {
-    int64_t known = 0, hits = 0, labels = c->unseen_labels;
-    double f1 = 0, weighted = 0;
-    for (int64_t i = 0; i < c->classes; i++) {
-        qkv_class_score one;
-        qkv_counts_class(c, i, &one);
-        known += one.support;
-        hits += c->hits[i];
-        labels += one.support + one.predicted > 0;
-        f1 += one.f1;
-        weighted += one.f1 * (double)one.support;
+void qkv_label_scores(const qkv_label_counts *c, qkv_scores *s) {
+    double hits = 0, given = 0, gold = (double)c->unseen_support, f1 = 0, weighted = 0;
+    int64_t labels = c->unseen_labels;
+    for (int64_t i = 0; i < c->labels; i++) {
+        int64_t both = c->support[i] + c->predicted[i];
+        double one = ratio(2 * (double)c->hits[i], (double)both);
+        hits += (double)c->hits[i];
+        given += (double)c->predicted[i];
+        gold += (double)c->support[i];
+        labels += both > 0;
+        f1 += one;
+        weighted += one * (double)c->support[i];
     }
-    int64_t rows = known + c->unseen_rows;
-    double accuracy = mean((double)hits, (double)rows);
+    const double none = (double)NAN;
+    bool some = c->rows > 0;
     *s = (qkv_scores){
-        .rows = rows,
-        .loss = mean(c->loss_sum, (double)known),
-        .accuracy = accuracy,
-        .macro_f1 = rows > 0 ? ratio(f1, (double)labels) : (double)NAN,
-        .micro_f1 = accuracy,
-        .weighted_f1 = mean(weighted, (double)rows),
+        .rows = c->rows,
+        .loss = none,
+        .accuracy = some ? (double)c->right / (double)c->rows : none,
+        .macro_f1 = some ? ratio(f1, (double)labels) : none,
+        .micro_f1 = some ? ratio(2 * hits, given + gold) : none,
+        .weighted_f1 = some ? ratio(weighted, gold) : none,
     };
+}
+
+void qkv_counts_scores(const qkv_counts *c, qkv_scores *s) {
+    int64_t known = 0, hits = 0;
+    for (int64_t i = 0; i < c->classes; i++) {
+        known += c->support[i];
+        hits += c->hits[i];
+    }
+    qkv_label_scores(&(qkv_label_counts){c->classes, c->support, c->predicted, c->hits, c->unseen_labels, c->unseen_rows,
+                                         known + c->unseen_rows, hits},
+                     s);
+    s->loss = mean(c->loss_sum, (double)known);
 }

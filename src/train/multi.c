@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/metrics.h"
+
 /* Fewer gold rows than that say nothing about a class of their own. */
 enum { LEAST_ROWS = 5 };
 
@@ -171,26 +173,25 @@ static void report_class(const qkv_multi_counts *c, int64_t i, qkv_class_score *
 }
 
 void qkv_multi_report(const qkv_multi_counts *c, qkv_classify_report *r) {
-    double hits = 0, given = 0, gold = (double)c->unseen, f1 = 0, weighted = 0;
-    int64_t labels = c->unseen_labels;
+    double hits = 0, given = 0, gold = (double)c->unseen;
     for (int64_t i = 0; i < c->classes; i++) {
         report_class(c, i, &r->scores[i]);
         hits += (double)c->hits[i];
         given += (double)c->predicted[i];
         gold += (double)c->support[i];
-        labels += c->support[i] + c->predicted[i] > 0;
-        f1 += r->scores[i].f1;
-        weighted += r->scores[i].f1 * (double)c->support[i];
     }
+    qkv_scores s;
+    qkv_label_scores(
+        &(qkv_label_counts){c->classes, c->support, c->predicted, c->hits, c->unseen_labels, c->unseen, c->rows, c->exact}, &s);
     r->multi_label = 1;
     r->rows = c->rows;
     r->loss = c->rows > 0 ? c->loss_sum / (double)c->rows : (double)NAN;
-    r->accuracy = ratio((double)c->exact, (double)c->rows);
+    r->accuracy = s.accuracy;
     r->micro_precision = ratio(hits, given);
     r->micro_recall = ratio(hits, gold);
-    r->micro_f1 = f1_of(hits, given + gold);
-    r->macro_f1 = ratio(f1, (double)labels);
-    r->weighted_f1 = ratio(weighted, gold);
+    r->micro_f1 = s.micro_f1;
+    r->macro_f1 = s.macro_f1;
+    r->weighted_f1 = s.weighted_f1;
     r->ranks = 0;
     for (int k = 0; k < QKV_RANKS; k++) {
         if (k > 0 && qkv_ranks[k] > c->classes) break;

@@ -19,7 +19,9 @@ hasnt out '^attention\.(for|back)ward'
 run 0 bench attention --n 2048 --list
 is "cases of a size" "$(lines out)" 3
 run 0 bench peak --list
-empty out
+has out '^multiply-adds f32$'
+has out '^L2, copy$'
+is "ceilings" "$(lines out)" 14
 
 # The table.
 # shellcheck disable=SC2086
@@ -87,6 +89,11 @@ has err 'nowhere/j: No such file'
 # shellcheck disable=SC2086
 run 1 bench gemm.nt --m 16777216 --n 16777216 --k 16 $little
 has err 'needs 1\.13e\+06 GB of memory'
+empty out # refused before anything was measured
+# shellcheck disable=SC2086
+run 1 bench gemm --m 16777216 --n 16777216 $little
+has err 'GB of memory'
+empty out
 
 # Ctrl-C: what is done is printed and written.
 for signal in INT:130 TERM:143; do

@@ -9,7 +9,7 @@ run 0 train classify "$train" "$dev" -o one $small --threads 1 --dtype bf16
 mv err said
 run 0 train classify "$train" "$dev" -o two $small --threads 2 --dtype bf16
 same one two # for any number of threads
-run 0 train classify "$train" "$dev" -o again $small --threads 2 --dtype bf16 --recompute yes
+run 0 train classify "$train" "$dev" -o again $small --threads 2 --dtype bf16 --recompute blocks
 "$QKV" predict one "$texts" --top 3 > first
 "$QKV" predict again "$texts" --top 3 > out
 same out first

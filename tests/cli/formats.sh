@@ -114,6 +114,14 @@ run 0 predict many texts $one --top 2
 awk -F '\t' 'NF != 4 || $2 < $4 { exit 1 }' out || fail "--top 2: $(head -n 1 out)"
 run 0 predict many texts $one --json
 is objects "$(json out labels | lines /dev/stdin)" 400
+run 0 predict many texts $one --min-probability 0 # in place of the thresholds
+is "lines with all labels" "$(grep -c '^.*[^\\],.*[^\\],' out)" 400
+run 0 predict many texts $one --top 3
+awk -F '\t' '{ out = ""; for (i = 1; i < NF; i += 2) if ($(i + 1) >= 0.5) out = out (out == "" ? "" : "\t") $i "\t" $(i + 1); print out }' out > expected
+run 0 predict many texts $one --top 3 --min-probability 0.5; same out expected
+is "texts without a label" "$(grep -c '^$' out)" 50
+run 0 predict many texts $one --json --min-probability 0.5
+is "objects without a label" "$(grep -c '^{"labels":\[\],"probabilities":{}}$' out)" 50
 run 0 info many --json
 is "thresholds" "$(json out thresholds | tr , '\n' | grep -c '[0-9]')" 3
 is "multi_label" "$(json out config.multi_label)" true

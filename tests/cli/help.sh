@@ -29,7 +29,7 @@ for name in epochs steps seed threads size layers dim heads ffn position pooling
     schedule warmup dropout log json; do
     has bare "^ +(-., )?--$name( |\$)"
 done
-for verb in test predict attend; do
+for verb in test predict embed attend; do
     run 2 "$verb"
     mv err bare
     run 0 help "$verb"

@@ -30,9 +30,29 @@ run 0 predict "$model" "$texts" --top 99 $one; same out top
 run 0 predict "$model" "$texts" --json $one
 is "objects" "$(json out label | lines /dev/stdin)" 120
 json out label > labels; same labels plain
-at_least "probability of red" "$(json out probabilities.red | sort -rn | head -n 1)" 0.5
+at_least "probability of red" "$(json out probabilities.red | sort -rg | head -n 1)" 0.5
 run 0 predict "$model" "$texts" --json --top 1 $one
 is "one probability" "$(grep -c '^{"label":"[a-z ]*","probabilities":{"[a-z ]*":[0-9.e-]*}}$' out)" 120
+
+# Only what is probable enough; a line stays a line.
+run 0 predict "$model" "$texts" --min-probability 0 $one; same out plain
+run 0 predict "$model" "$texts" --min-probability 1.0 --top 3 $one
+is "lines at 1" "$(lines out)" 120
+awk -F '\t' '{ out = ""; for (i = 1; i < NF; i += 2) if ($(i + 1) >= 0.2) out = out (out == "" ? "" : "\t") $i "\t" $(i + 1); print out }' top > expected
+run 0 predict "$model" "$texts" --top 3 --min-probability 0.2 $one; same out expected
+# between two answers in the middle, so that rounding to six digits cannot matter
+least=$(cut -f 2 top | sort -u | awk '{ p[NR] = $1 } END { m = int(NR / 2); printf "%.8f", (p[m] + p[m + 1]) / 2 }')
+awk -F '\t' -v least="$least" '{ if ($2 >= least) print $1; else print "" }' top > expected
+run 0 predict "$model" "$texts" --min-probability "$least" $one; same out expected
+at_least "lines without a label" "$(grep -c '^$' out)" 10
+at_least "lines with a label" "$(grep -c . out)" 10
+run 0 predict "$model" "$texts" --min-probability "$least" --threads 2; same out expected
+run 0 predict "$model" "$texts" --min-probability "$least" --json $one
+is "objects without a label" "$(grep -c '^{"label":null,"probabilities":{}}$' out)" "$(grep -c '^$' expected)"
+is "objects with one" "$(grep -c '^{"label":"[a-z ]*","probabilities":{"[a-z ]*":[0-9.e-]*}}$' out)" "$(grep -c . expected)"
+run 2 predict "$model" "$texts" --min-probability 1.5
+has err '--min-probability=1.5: expected'
+run 2 predict "$model" "$texts" --min-probability nan
 
 # Any input.
 printf 'rose\n\nnul \000 byte\n\xff\xfe\n\t\tsea\n   \nsky' > odd

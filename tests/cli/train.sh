@@ -15,8 +15,10 @@ is rows "$(($(json out data.train_rows) + $(json out data.dev_rows)))" 500
 is "step lines" "$(json log event | grep -c '^step$')" 3
 at_least "evaluation lines" "$(json log event | grep -c '^evaluation$')" 1
 is "lines" "$(lines log)" "$(json log event | lines /dev/stdin)"
-at_least "loss" "$(json log loss | head -n 1)" 0.5
 is "no other files" "$(ls)" "$(printf 'a\nerr\nlog\nout')"
+grep '"event":"step"' log > steps
+at_least "loss" "$(json steps loss | head -n 1)" 0.5
+rm steps
 
 # The same model for the same seed, for any number of threads, from a pipe, from gzip, with CRLF, in another locale.
 run 0 train classify "$train" -o b $quick
@@ -181,6 +183,30 @@ run 0 test b pink.tsv --threads 1
 has out '^loss +-$'
 run 0 test b pink.tsv --threads 1 --json
 is "loss" "$(json out loss)" null
+
+# Patience: with a rate of 0 nothing gets better. Ended early is no failure, and no file is left to go on from.
+options="--size tiny --threads 1 --epochs 20 --max-length 16 --lr 0"
+# shellcheck disable=SC2086
+run 0 train classify "$train" -o e $options --patience 2 --json
+has err '^ended +early, by --patience 2: '
+hasnt err '^stopped'
+is "out of patience" "$(json out result.out_of_patience) $(json out result.stopped)" "true false"
+[ ! -e e.resume ] || fail "a checkpoint is left of a run that is complete"
+steps=$(json out result.steps)
+# what the linear model did before the first step is the best
+[ "$((2 * $(json out plan.batches_per_epoch)))" = "$steps" ] || fail "$steps steps until patience ran out"
+
+# Averages: told, in the log too; nothing of the kind without being asked.
+run 0 train classify "$train" -o e $quick --evaluate 0.001 --average checkpoints --log log --json
+has err '^mean of the last evaluations  dev loss '
+is "evaluations of a mean" "$(grep -c '"averaged":true' log)" 1
+run 0 train classify "$train" -o e $quick --average ema --json
+has err '^kept +the moving average, step '
+is "averaged" "$(json out result.averaged)" true
+run 2 train classify "$train" -o e $quick --average mean
+has err 'none\|ema\|checkpoints'
+run 2 train classify "$train" -o e $quick --ema-decay 1
+has err 'ema-decay'
 
 # Divergence: said, exit 1, and what is saved is finite.
 rm -f m

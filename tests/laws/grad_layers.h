@@ -6,7 +6,7 @@
 #include "layers/block.h"
 #include "layers/embedding_layer.h"
 #include "layers/head.h"
-#include "layers/ngram_layer.h"
+#include "layers/masked_head.h"
 #include "layers/pooling_layer.h"
 
 enum { GRAD_DIM = 8 };
@@ -103,25 +103,6 @@ static void case_embedding_layer(void) {
     }
 }
 
-static void run_ngram_layer(grad_case *g, bool backward) {
-    qkv_batch batch = grad_batch();
-    GRAD_OK(qkv_ngram_layer_forward(&g->x, g->user, &batch, g->out));
-    if (backward) GRAD_OK(qkv_ngram_layer_backward(&g->x, g->user, &batch, g->dout));
-}
-
-static void case_ngram_layer(void) {
-    for (int orders = 1; orders <= 3; orders++) {
-        grad_case g;
-        grad_start(&g);
-        qkv_ngram_layer l;
-        NET_OK(&g.ctx, qkv_ngram_layer_declare(&l, &g.reg, orders, 7, 5, 4));
-        grad_ready(&g, GRAD_SEQUENCES, 4);
-        g.user = &l;
-        grad_check(&g, run_ngram_layer);
-        grad_end(&g);
-    }
-}
-
 static void run_pooling_layer(grad_case *g, bool backward) {
     qkv_batch batch = grad_batch();
     qkv_pooling_saved saved;
@@ -160,6 +141,32 @@ static void case_head(void) {
     g.user = &l;
     grad_check(&g, run_head);
     grad_end(&g);
+}
+
+static void run_masked_head(grad_case *g, bool backward) {
+    static const int32_t row[] = {1, 3, 8}, target[] = {6, 0, 6};
+    const qkv_masks masks = {3, row, target};
+    qkv_mat rows = grad_mat(g->in[0].value, GRAD_ROWS, GRAD_DIM);
+    if (backward) GRAD_OK(qkv_masked_head_learn(&g->x, g->user, &masks, rows, 0.5, g->out.p, grad_mat(g->in[0].grad, GRAD_ROWS, GRAD_DIM)));
+    else GRAD_OK(qkv_masked_head_loss(&g->x, g->user, &masks, rows, g->out.p));
+}
+
+static void case_masked_head(void) {
+    for (int i = 0; i < 3; i++) {
+        grad_case g;
+        grad_start(&g);
+        qkv_masked_head l;
+        int64_t table;
+        qkv_block_shape shape = grad_shape(i);
+        NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "table", 7, GRAD_DIM, (qkv_param_kind){.embedding = true}, &table));
+        NET_OK(&g.ctx, qkv_masked_head_declare(&l, &g.reg, table, &shape));
+        grad_input(&g, "rows", GRAD_ROWS * GRAD_DIM);
+        grad_ready(&g, 3, 1);
+        for (int r = 0; r < 3; r++) g.dout.p[r] = (real)0.5;
+        g.user = &l;
+        grad_check(&g, run_masked_head);
+        grad_end(&g);
+    }
 }
 
 #endif

@@ -2,8 +2,11 @@
  * and does not crash; the same call works once memory is back. */
 #include "unit/tasks/toy.h"
 
-static void work_train(qkv_ctx *ctx, const char *path, qkv_status *status, qkv_model **model) {
+/* texts: for a pretraining; NULL: there is none. */
+static void work_train(qkv_ctx *ctx, const char *path, const char *texts, qkv_status *status, qkv_model **model) {
     qkv_classify_options o = toy_options();
+    o.pretrain = texts ? 1 : 0;
+    o.pretrain_text = texts;
     o.epochs = 2;
     o.layers = 2;
     o.dim = 8;
@@ -23,8 +26,14 @@ static qkv_status work_predict(const qkv_model *model) {
 
 static qkv_status work_test(const qkv_model *model, const char *path) {
     qkv_classify_report *report;
+    qkv_comparison comparison;
+    char out[512];
     qkv_status status = qkv_classify_score(model, path, NULL, NULL, NULL, &report);
     assert_int_equal(report != NULL, status == QKV_OK);
+    if (status == QKV_OK) status = qkv_classify_resample(report, 100, 1);
+    if (status == QKV_OK) status = qkv_classify_pair(report, report, 100, 1, &comparison);
+    if (status == QKV_OK) status = qkv_classify_errors(report, test_path("oom_errors.tsv", out), 0);
+    if (status == QKV_OK) status = qkv_classify_confusion(report, test_path("oom_confusion.tsv", out));
     qkv_classify_score_free(model->ctx, report);
     return status;
 }
@@ -49,24 +58,36 @@ static bool failed_as_it_should(const test_memory *memory, qkv_ctx *ctx, qkv_sta
     return reached;
 }
 
-static void training(void **state) {
-    (void)state;
-    char path[512];
-    toy_file("oom_train.tsv", 12, 1, path);
+static void train_with_failures(const char *path, const char *texts, int64_t least) {
     for (int64_t k = 1;; k++) {
         test_memory memory = {0};
         TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
         memory.fail_at = k;
         qkv_status status;
         qkv_model *model;
-        work_train(&ctx, path, &status, &model);
+        work_train(&ctx, path, texts, &status, &model);
         assert_int_equal(model != NULL, status == QKV_OK);
         qkv_model_free(model);
         if (!failed_as_it_should(&memory, &ctx, status, 0)) {
-            assert_true(k > 100);
+            assert_true(k > least);
             break;
         }
     }
+}
+
+static void training(void **state) {
+    (void)state;
+    char path[512];
+    toy_file("oom_train.tsv", 12, 1, path);
+    train_with_failures(path, NULL, 100);
+}
+
+static void pretraining(void **state) {
+    (void)state;
+    char path[512], texts[512];
+    toy_file("oom_train.tsv", 12, 1, path);
+    toy_text("oom_texts", "a bright day\nand so we went on\n", texts);
+    train_with_failures(path, texts, 200);
 }
 
 typedef enum work { PREDICT, TEST, SAVE_AND_LOAD, WORKS } work;
@@ -80,7 +101,7 @@ static void using_a_model(void **state) {
     TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     qkv_status status;
     qkv_model *model;
-    work_train(&ctx, path, &status, &model);
+    work_train(&ctx, path, NULL, &status, &model);
     assert_int_equal(status, QKV_OK);
     for (work w = PREDICT; w < WORKS; w++) {
         int64_t k = 1;
@@ -102,6 +123,6 @@ static void using_a_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(using_a_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(pretraining), cmocka_unit_test(using_a_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

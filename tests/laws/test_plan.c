@@ -23,7 +23,7 @@ static void operations(void **state) {
         double rows = (double)b.rows, dim = (double)c.dim, inner = (double)c.ffn, width = (double)(c.head_dim * (c.heads + 2 * c.kv_heads));
         bool gated = c.activation == QKV_ACT_GEGLU || c.activation == QKV_ACT_SWIGLU;
         double blocks = 2 * rows * (double)c.layers * (dim * width + (double)(c.heads * c.head_dim) * dim + dim * inner * (gated ? 3 : 2));
-        double gemm = blocks + 2.0 * SEQUENCES * (dim + (double)c.ngram_dim) * (double)c.classes;
+        double gemm = blocks + 2.0 * SEQUENCES * dim * (double)c.classes;
         assert_true(r.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == gemm);
         assert_true(f.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == gemm);
         assert_true(r.tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 2 * gemm);

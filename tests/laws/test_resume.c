@@ -5,8 +5,10 @@
 
 #include "base/par.h"
 #include "ops/reg.h"
+#include "train/average.h"
 
 typedef struct watch {
+    int64_t before; /* steps of the pretraining */
     int64_t steps, stop_at, evaluations;
     double loss;
 } watch;
@@ -18,7 +20,9 @@ static int stop(void *user) {
 
 static void on_event(void *user, const qkv_train_event *event) {
     watch *w = user;
-    if (event->kind == QKV_TRAIN_STEP) w->steps = event->u.step.step;
+    const bool pretraining = event->phase == QKV_PHASE_PRETRAIN;
+    if (event->kind == QKV_TRAIN_PLAN && pretraining) w->before = event->u.plan.steps;
+    if (event->kind == QKV_TRAIN_STEP) w->steps = event->u.step.step + (pretraining ? 0 : w->before);
     if (event->kind == QKV_TRAIN_EVALUATE) w->evaluations++, w->loss = event->u.evaluation.loss;
 }
 
@@ -32,7 +36,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct run_options {
-    int64_t stop_at;
+    int64_t before, stop_at;
     int threads;
     qkv_train_checkpoint checkpoint;
     int (*fault)(void *user, const char *what);
@@ -42,7 +46,7 @@ typedef struct run_options {
 static outcome run(const qkv_classify_options *o, const char *train, run_options r) {
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = toy_ctx(&memory, r.threads);
-    outcome out = {.seen = {.stop_at = r.stop_at}};
+    outcome out = {.seen = {.before = r.before, .stop_at = r.stop_at}};
     const qkv_train_callbacks callbacks = {on_event, &out.seen};
     qkv_model *model = NULL;
     ctx.stop = stop;
@@ -77,15 +81,15 @@ static void same(const outcome *a, const outcome *b) {
 
 static void continued(const qkv_classify_options *o, const char *train, const char *path, const outcome *whole, int64_t stop_at) {
     unlink(path);
-    outcome part = run(o, train, (run_options){.stop_at = stop_at, .threads = 2, .checkpoint = {.path = path}});
+    outcome part = run(o, train, (run_options){.before = whole->seen.before, .stop_at = stop_at, .threads = 2, .checkpoint = {.path = path}});
     assert_int_equal(part.status, QKV_STOPPED);
     assert_int_equal(part.seen.steps, stop_at);
     drop(&part);
     /* and once more, by another number of threads */
-    part = run(o, train, (run_options){.stop_at = stop_at + 2, .threads = 1, .checkpoint = {.path = path, .resume = 1}});
+    part = run(o, train, (run_options){.before = whole->seen.before, .stop_at = stop_at + 2, .threads = 1, .checkpoint = {.path = path, .resume = 1}});
     assert_true(part.status == QKV_STOPPED || part.status == QKV_OK);
     drop(&part);
-    outcome rest = run(o, train, (run_options){.threads = 3, .checkpoint = {.path = path, .resume = 1}});
+    outcome rest = run(o, train, (run_options){.before = whole->seen.before, .threads = 3, .checkpoint = {.path = path, .resume = 1}});
     same(whole, &rest);
     drop(&rest);
 }
@@ -95,16 +99,24 @@ static void stopped_anywhere(void **state) {
     char train[512], path[512];
     toy_file("resume.tsv", 90, 1, train);
     test_path("resume_law", path);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 8; k++) {
         qkv_classify_options o = toy_options();
-        o.epochs = 3;
+        o.epochs = k == 6 ? 9 : 3;
         o.batch_rows = 11;
         o.accumulate = k == 1 ? 3 : 1;
-        o.evaluate = k == 2 ? 0 : k == 3 ? 0.4 : 1;
+        o.evaluate = k == 2 ? 0 : k == 3 || k >= 5 ? 0.4 : 1;
         o.lazy_embedding = k % 2;
         o.recompute = k == 3;
+        o.average = k == 4 ? QKV_AVERAGE_EMA : k == 5 ? QKV_AVERAGE_CHECKPOINTS : QKV_AVERAGE_NONE;
+        o.ema_decay = 0.9;
+        o.average_last = 4;
+        o.patience = k == 6 ? 2 : 0;
+        if (k == 6) o.lr = o.embedding_lr = 0; /* nothing gets better */
+        o.pretrain = k == 7 ? 1.5 : 0;
         outcome whole = run(&o, train, (run_options){.threads = 2});
         assert_int_equal(whole.status, QKV_OK);
+        assert_int_equal(strstr(whole.record, "out of patience") != NULL, k == 6);
+        assert_int_equal(whole.seen.before > 4, k == 7);
         for (int64_t at = 1; at < whole.seen.steps; at += 1 + at / 4) continued(&o, train, path, &whole, at);
         drop(&whole);
     }

@@ -398,6 +398,14 @@ static void refused(void **state) {
     REFUSED(a.rope_offset = 1, "positions 1..3");
     REFUSED(a.rope_rows = 2, "positions 0..2");
     OK(qkv_attention_forward(e->ctx, &ok, x, x, x, out, NULL));
+    angles[2] = NAN;
+    REFUSED(a.rope_cos = angles, "rope_cos[2][0]=nan is not finite");
+    float sines[6] = {0, 0, INFINITY};
+    angles[2] = 0;
+    REFUSED(a.rope_sin = sines, "rope_sin[2][0]=inf is not finite");
+    angles[3] = NAN; /* behind the last position: nobody reads it */
+    ok.rope_rows = 4;
+    OK(qkv_attention_forward(e->ctx, &ok, x, x, x, out, NULL));
     ok.rope_cos = ok.rope_sin = NULL;
     a = ok;
     assert_int_equal(qkv_attention_forward(e->ctx, &a, NULL, x, x, out, NULL), QKV_BAD_ARGUMENT);

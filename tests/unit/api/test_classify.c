@@ -41,7 +41,7 @@ static void the_table_is_sound(void **state) {
         const qkv_option *o = &t->options[i];
         static const size_t sizes[] = {sizeof(int64_t), sizeof(double),   sizeof(int),
                                        sizeof(int),     sizeof(qkv_span), sizeof(uint64_t),
-                                       QKV_OPTION_TEXT_SIZE};
+                                       QKV_OPTION_TEXT_SIZE, sizeof(int64_t)};
         for (size_t b = 0; b < sizes[o->type]; b++) assert_int_equal(covered[o->offset + b]++, 0);
         assert_true(o->help && strlen(o->help) > 3 && strlen(o->help) < 90 && o->group && o->fallback);
         assert_int_equal(o->choices != NULL, o->type == QKV_OPTION_CHOICE);
@@ -54,21 +54,24 @@ static void the_table_is_sound(void **state) {
         assert_int_equal(qkv_options_set(f.ctx, t, &b, o->name, text), QKV_OK);
         assert_memory_equal(&a, &b, sizeof a);
     }
-    /* what no option covers is padding after an int */
+    for (size_t b = 0; b < sizeof(char *); b++) assert_int_equal(covered[offsetof(qkv_classify_options, pretrain_text) + b]++, 0);
+    /* what no option covers is that path, which is not a setting, and padding after an int */
     size_t holes = 0;
     for (size_t b = 0; b < sizeof covered; b++) holes += !covered[b];
-    assert_true(holes <= 4 * 4);
+    assert_true(holes <= 4 * 4 + sizeof(char *));
     finish(&f);
 }
 
 static void names_of_the_command_line(void **state) {
     (void)state;
     static const char *const names[] = {
-        "epochs", "steps", "seed", "layers", "dim", "heads", "kv-heads", "ffn", "ngrams", "ngram-dim", "ngram-buckets", "position", "pooling", "norm",
+        "epochs", "steps", "seed", "layers", "dim", "heads", "kv-heads", "ffn", "ngrams",
+        "ngram-min-rows", "patience", "average", "ema-decay", "average-last", "pretrain", "pretrain-lr", "mask", "position", "pooling", "norm",
         "activation", "post-norm", "bias", "causal", "window", "tokenizer", "vocab", "max-length", "lowercase",
         "batch-tokens", "batch-rows", "accumulate", "lr", "embedding-lr", "lazy-embedding", "schedule", "warmup",
         "weight-decay", "beta1", "beta2", "epsilon", "clip", "dropout", "attention-dropout", "embedding-dropout",
-        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute", "dtype", "normalize", "multi-label", "pair", "balance",
+        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute", "memory", "dtype", "normalize", "multi-label", "pair",
+        "balance",
         "format", "separator", "label-separator", "label-prefix", "label-field", "text-field", "text-field-2", "label-column",
         "text-column", "text-column-2"};
     const qkv_option_table *t = qkv_classify_options_table();
@@ -120,7 +123,13 @@ static void null_arguments(void **state) {
     assert_int_equal(qkv_classify_train(f.ctx, &o, "x", NULL, NULL, NULL, NULL), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_classify_train(f.ctx, &o, "-", "-", NULL, NULL, &model), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_classify_predict(NULL, 1, NULL, NULL, &p, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_embed(NULL, 1, NULL, NULL, &p, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_model_dim(NULL), 0);
     assert_int_equal(qkv_classify_test(NULL, "x", NULL, NULL, NULL, &report), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_intervals(NULL, 100, 1), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_write_errors(NULL, "x", 0), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_write_confusion(NULL, "x"), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_compare(NULL, NULL, 100, 1, NULL), QKV_BAD_ARGUMENT);
     qkv_classify_report_free(f.ctx, NULL);
     finish(&f);
 }
@@ -131,6 +140,45 @@ static const char *data_file(char path[512]) {
     for (int i = 0; i < 60; i++) fprintf(out, i % 3 ? "good\tbright day number %d\n" : "bad\tgloomy day number %d\n", i);
     assert_int_equal(fclose(out), 0);
     return path;
+}
+
+static void many_trainings_are_checked(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    const qkv_classify_options o = defaults();
+    qkv_classify_options stdin_texts = o;
+    stdin_texts.pretrain_text = "-";
+    qkv_folds folds;
+    assert_int_equal(qkv_classify_folds(NULL, &o, "x", NULL, 3, NULL, &folds), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_folds(f.ctx, &o, "x", NULL, 3, NULL, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_folds(f.ctx, NULL, "x", NULL, 3, NULL, &folds), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_folds(f.ctx, &o, NULL, NULL, 3, NULL, &folds), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_folds(f.ctx, &o, "-", "-", 3, NULL, &folds), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_folds(f.ctx, &stdin_texts, "x", NULL, 3, NULL, &folds), QKV_BAD_ARGUMENT);
+    for (int64_t k = -1; k < 2; k++) assert_int_equal(qkv_classify_folds(f.ctx, &o, "x", NULL, k, NULL, &folds), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_folds(f.ctx, &o, "x", NULL, QKV_FOLDS_MOST + 1, NULL, &folds), QKV_BAD_ARGUMENT);
+    assert_string_equal(qkv_message(f.ctx), "folds=101 is not in 2 .. 100");
+    assert_int_equal(qkv_classify_folds(f.ctx, &o, "/nowhere/at.all", NULL, 2, NULL, &folds), QKV_IO);
+
+    static const char *const names[] = {"lr", "rate"};
+    qkv_model *model = (qkv_model *)&f;
+    qkv_autotune_options how = {.trials = 2};
+    assert_int_equal(qkv_classify_autotune(NULL, &o, &how, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_autotune(f.ctx, &o, &how, "x", NULL, NULL, NULL, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_autotune(f.ctx, NULL, &how, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_null(model);
+    assert_int_equal(qkv_classify_autotune(f.ctx, &o, NULL, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_autotune(f.ctx, &o, &how, NULL, NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_autotune(f.ctx, &stdin_texts, &how, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_autotune(f.ctx, &o, &how, "/nowhere/at.all", NULL, NULL, NULL, &model), QKV_IO);
+    how = (qkv_autotune_options){.trials = 2, .fixed = names, .fixed_count = 2};
+    assert_int_equal(qkv_classify_autotune(f.ctx, &o, &how, "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    assert_string_equal(qkv_message(f.ctx), "there is no option 'rate' to be fixed");
+    const qkv_autotune_options bad[] = {{0}, {.minutes = -1}, {.minutes = 0.0 / 0.0, .trials = 1}, {.trials = -1}, {.trials = 1, .fixed_count = 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(qkv_classify_autotune(f.ctx, &o, &bad[i], "x", NULL, NULL, NULL, &model), QKV_BAD_ARGUMENT);
+    finish(&f);
 }
 
 static void tests_progress(void *user, int64_t rows) {
@@ -196,6 +244,15 @@ static void train_save_load_use(void **state) {
     assert_int_equal(predict_one(model, NULL, 3, a), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_classify_predict(model, -1, NULL, NULL, a, NULL), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_classify_predict(model, 0, NULL, NULL, NULL, NULL), QKV_OK);
+    float v[2][16] = {{1}, {1}};
+    assert_int_equal(qkv_model_dim(model), 16);
+    assert_int_equal(qkv_classify_embed(model, 1, &longer, &length, v[0], &dropped), QKV_OK);
+    assert_int_equal(dropped, 63);
+    assert_int_equal(qkv_classify_embed(loaded, 1, &longer, &length, v[1], NULL), QKV_OK);
+    assert_memory_equal(v[0], v[1], sizeof v[0]);
+    assert_int_equal(qkv_classify_embed(model, 1, &longer, &length, NULL, NULL), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(qkv_message(f.ctx), "texts, lengths and vectors must not be NULL"));
+    assert_int_equal(qkv_classify_embed(model, 0, NULL, NULL, NULL, NULL), QKV_OK);
 
     qkv_classify_report *report;
     int64_t rows = 0;
@@ -203,6 +260,19 @@ static void train_save_load_use(void **state) {
     assert_int_equal(rows, 60);
     assert_int_equal(report->rows, 60);
     assert_true(report->accuracy > 0.95);
+    qkv_comparison comparison;
+    assert_int_equal(qkv_classify_intervals(report, 100, 1), QKV_OK);
+    assert_true(report->accuracy_interval.low <= report->accuracy && report->accuracy <= report->accuracy_interval.high);
+    assert_int_equal(qkv_classify_intervals(report, 5, 1), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_compare(report, report, 100, 1, &comparison), QKV_OK);
+    assert_true(comparison.rows == 60 && comparison.mcnemar == 1);
+    assert_int_equal(qkv_classify_compare(report, NULL, 100, 1, &comparison), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_compare(report, report, 100, 1, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_write_errors(report, test_path("api_errors.tsv", file), 0), QKV_OK);
+    assert_int_equal(qkv_classify_write_errors(report, file, -1), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_write_errors(report, NULL, 0), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_write_confusion(report, file), QKV_OK);
+    assert_int_equal(qkv_classify_write_confusion(report, NULL), QKV_BAD_ARGUMENT);
     qkv_classify_report_free(f.ctx, report);
     assert_int_equal(qkv_classify_test(loaded, "no such file", NULL, NULL, NULL, &report), QKV_IO);
     assert_null(report);
@@ -214,7 +284,7 @@ static void train_save_load_use(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_is_sound), cmocka_unit_test(names_of_the_command_line), cmocka_unit_test(sizes_by_name),
-        cmocka_unit_test(null_arguments),     cmocka_unit_test(train_save_load_use),
+        cmocka_unit_test(many_trainings_are_checked), cmocka_unit_test(null_arguments),     cmocka_unit_test(train_save_load_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,32 @@ static void memory_is_aligned_counted_and_refused(void **state) {
     assert_null(p);
 }
 
+static void memory_has_a_wall(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    char *a = NULL, *b = NULL, *c = NULL;
+    assert_int_equal(qkv_alloc(&ctx, 1000, 1, &a), QKV_OK);
+    const int64_t one = ctx.used;
+    assert_true(one >= 1000 && one <= 1064);
+    ctx.most_used = 3 * one;
+    assert_int_equal(qkv_grow(&ctx, 1000, 2, &a), QKV_OK); /* old and new side by side: 2,064 + 1,064 of 3,192 */
+    assert_int_equal(ctx.used, one + 1000);
+    assert_int_equal(qkv_alloc(&ctx, 1000, 1, &b), QKV_OK);
+    const int64_t used = ctx.used, calls = memory.calls;
+    assert_int_equal(qkv_alloc(&ctx, 1000, 1, &c), QKV_NO_MEMORY);
+    assert_null(c);
+    assert_non_null(strstr(ctx.message, "out of memory: 1000 bytes asked for beside 3128 that are in use, 3192 are allowed"));
+    assert_true(ctx.used == used && memory.calls == calls); /* the allocator was not asked */
+    qkv_free(&ctx, b);
+    assert_int_equal(qkv_alloc(&ctx, 1000, 1, &c), QKV_OK);
+    qkv_free(&ctx, c);
+    memory.fail_at = memory.calls + 1;
+    assert_int_equal(qkv_alloc(&ctx, 10, 1, &c), QKV_NO_MEMORY);
+    qkv_free(&ctx, a);
+    assert_int_equal(ctx.used, 0);
+}
+
 static void a_message_may_quote_the_last_one(void **state) {
     (void)state;
     test_memory memory = {0};
@@ -288,7 +314,8 @@ static void numbers_do_not_depend_on_the_locale(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_aligned_counted_and_refused), cmocka_unit_test(a_message_may_quote_the_last_one),
+        cmocka_unit_test(memory_is_aligned_counted_and_refused), cmocka_unit_test(memory_has_a_wall),
+        cmocka_unit_test(a_message_may_quote_the_last_one),
         cmocka_unit_test(arena_plans_what_it_grants),            cmocka_unit_test(random_numbers_have_their_moments),
         cmocka_unit_test(every_chunk_runs_once),
         cmocka_unit_test(chunks_hand_over),

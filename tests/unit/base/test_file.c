@@ -284,6 +284,62 @@ static void output_refuses_and_follows(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+static void what_was_written_can_be_overwritten(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    char path[512], block[1000], *data;
+    int64_t size;
+    test_path("rewritten", path);
+    memset(block, '.', sizeof block);
+    qkv_output *o;
+    assert_int_equal(qkv_output_open(&ctx, path, &o), QKV_OK);
+    for (int i = 0; i < 100; i++) assert_int_equal(qkv_output_write(o, block, sizeof block), QKV_OK);
+    assert_int_equal(qkv_output_rewrite(o, 0, "front", 5), QKV_OK);
+    assert_int_equal(qkv_output_rewrite(o, 99995, "tail!", 5), QKV_OK); /* from the buffer */
+    assert_int_equal(qkv_output_write(o, "more", 4), QKV_OK);
+    assert_int_equal(qkv_output_rewrite(o, 100000, "MORE", 4), QKV_OK);
+    assert_int_equal(qkv_output_rewrite(o, 100001, "MORE", 4), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(ctx.message, "bytes 100001..100004 are not among the 100004 written"));
+    assert_int_equal(qkv_output_rewrite(o, -1, "x", 1), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_output_write(o, NULL, 1), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_output_write(o, NULL, 0), QKV_OK);
+    assert_int_equal(qkv_output_commit(o), QKV_OK);
+    assert_int_equal(qkv_file_read(&ctx, path, 1 << 20, &data, &size), QKV_OK);
+    assert_int_equal(size, 100004);
+    assert_memory_equal(data, "front...", 8);
+    assert_memory_equal(data + 99990, ".....tail!MORE", 14);
+    qkv_free(&ctx, data);
+    assert_int_equal(qkv_output_write(NULL, "x", 1), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_output_commit(NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_output_open(&ctx, NULL, &o), QKV_BAD_ARGUMENT);
+    unlink(path);
+    assert_int_equal(memory.blocks, 0);
+}
+
+/* A file with a hole where a write failed is never made visible, even if nobody looked at the failure. */
+static void a_failed_write_is_not_forgotten(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    char path[512];
+    static char block[100000];
+    int left = 2; /* the open, then the first write */
+    test_path("broken", path);
+    unlink(path);
+    qkv_output *o;
+    ctx.fault = fail_nth;
+    ctx.fault_user = &left;
+    assert_int_equal(qkv_output_open(&ctx, path, &o), QKV_OK);
+    assert_int_equal(qkv_output_write(o, block, sizeof block), QKV_IO);
+    assert_int_equal(qkv_output_write(o, "more", 4), QKV_IO);
+    assert_int_equal(qkv_output_commit(o), QKV_IO);
+    assert_non_null(strstr(ctx.message, "a write has failed before"));
+    assert_int_equal(access(path, F_OK), -1);
+    ctx.fault = NULL;
+    assert_int_equal(memory.blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_and_gzip_read_alike),
@@ -292,6 +348,8 @@ int main(void) {
         cmocka_unit_test(damaged_input_is_named),
         cmocka_unit_test(the_old_file_or_the_new_one),
         cmocka_unit_test(output_refuses_and_follows),
+        cmocka_unit_test(what_was_written_can_be_overwritten),
+        cmocka_unit_test(a_failed_write_is_not_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,6 +216,8 @@ static void what_does_not_fit_is_refused_before_it_is_allocated(void **state) {
             o.n = 1 << 24, o.dim = 65536;
         qkv_bench_case *cases = list(&f, &o, &count);
         assert_int_equal(count, 1);
+        assert_int_equal(qkv_bench_foresee(&f.ctx, &o, cases), QKV_NO_MEMORY);
+        assert_true(cases->memory > (int64_t)1 << 40);
         assert_int_equal(qkv_bench_run(&f.ctx, &o, cases), QKV_NO_MEMORY);
         if (!strstr(f.ctx.message, names[i]) || !strstr(f.ctx.message, "GB")) fail_msg("'%s' does not say how much", f.ctx.message);
         qkv_free(&f.ctx, cases);

@@ -162,6 +162,20 @@ static void jsonl_is_strict(void **state) {
     expect("[1]\n", &o, QKV_WANT_LABEL, false, "rows.txt:1: the line is an array, expected an object\n");
     expect("{\"label\":1,\"text\":\"x\"} {}\n", &o, QKV_WANT_LABEL, false,
            "rows.txt:1: not valid JSON: end of file expected near '{' (column 24)\n");
+    static const char range[] = " is out of range: whole numbers have 64 bits, others reach 1.8e308 (column ";
+    static const struct {
+        const char *number, *told, *place;
+    } far[] = {{"123456789012345678901234567890", "123456789012345678901234567890", "39)"},
+               {"-9223372036854775809", "-9223372036854775809", "29)"},
+               {"-1e999", "-1e999", "15)"},
+               {"1234567890123456789012345678901234567890123", "1234567890123456789012345678901234567890...", "52)"}};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        char row[200], message[300];
+        snprintf(row, sizeof row, "{\"label\":%s,\"text\":\"x\"}\n", far[i].number);
+        snprintf(message, sizeof message, "rows.txt:1: the number %s%s%s\n", far[i].told, range, far[i].place);
+        expect(row, &o, QKV_WANT_LABEL, false, message);
+    }
+    expect("{\"label\":9223372036854775807,\"text\":\"x\"}\n", &o, QKV_WANT_LABEL, false, "9223372036854775807|x@1\n");
     expect("a\tb\n", &o, QKV_WANT_LABEL, false, "rows.txt:1: not valid JSON: invalid token near 'a' (column 1)\n");
     char deep[400];
     memset(deep, '[', 200);

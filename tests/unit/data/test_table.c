@@ -328,6 +328,48 @@ static void no_label_vanishes(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* ---- texts alone ---- */
+
+static qkv_status read_texts(qkv_ctx *ctx, const char *bytes, int64_t size, qkv_table *t) {
+    char path[512];
+    test_write_file(test_path("texts", path), bytes, (size_t)size);
+    qkv_status status = qkv_table_read_texts(ctx, path, NULL, false, t);
+    remove(path);
+    return status;
+}
+
+static void texts_without_labels(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *format;
+        const char *texts[3];
+    } files[] = {{"one\ntwo words\n\n", "plain text, guessed from line 1", {"one", "two words", ""}},
+                 {"one\ntwo\twith a tab\nthree\n", "plain text, guessed from line 1", {"one", "two\twith a tab", "three"}},
+                 {"label\tone\n\ttwo\n", "TSV, guessed from line 1", {"one", "two"}},
+                 {"__label__a one\ntwo\n", "fastText, guessed from line 1", {"one", "two"}},
+                 {"{\"text\": \"one\"}\n{\"text\": \"two\", \"label\": [3]}\n", "JSON lines, guessed from line 1", {"one", "two"}},
+                 {"label,text\na,one\n,two\n", "CSV, separator comma, guessed from line 1", {"one", "two"}}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        test_memory memory = {0};
+        TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+        qkv_table t;
+        if (read_texts(&ctx, files[i].bytes, (int64_t)strlen(files[i].bytes), &t) != QKV_OK) fail_msg("file %d: %s", (int)i, ctx.message);
+        assert_string_equal(t.format, files[i].format);
+        int64_t n = 0;
+        while (n < 3 && files[i].texts[n]) n++;
+        assert_int_equal(t.count, n);
+        for (int64_t k = 0; k < n; k++) assert_string_equal(t.rows[k].text, files[i].texts[k]);
+        qkv_table_free(&t);
+        assert_int_equal(memory.blocks, 0);
+    }
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    qkv_table t;
+    assert_int_equal(read_texts(&ctx, "\x7f\x45LF\x02\x01\x01\0\0\0", 10, &t), QKV_BAD_DATA); /* a program */
+    assert_int_equal(read_texts(&ctx, "", 0, &t), QKV_BAD_DATA);
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void every_failing_allocation_is_survived(void **state) {
     (void)state;
     char *bytes = malloc(1 << 20);
@@ -368,6 +410,7 @@ int main(void) {
         cmocka_unit_test(one_row_in_ten_is_held_out),
         cmocka_unit_test(neither_side_is_left_empty),
         cmocka_unit_test(no_label_vanishes),
+        cmocka_unit_test(texts_without_labels),
         cmocka_unit_test(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ static void one(int64_t rows, int64_t in_cols, int64_t out_cols, bool bias) {
     qkv_linear l = {.bias = -1};
     OPS_OK(qkv_reg_add(&bench->reg, "", "w", out_cols, in_cols, (qkv_param_kind){.matrix = true}, &l.weight));
     if (bias) OPS_OK(qkv_reg_add(&bench->reg, "", "b", 1, out_cols, (qkv_param_kind){0}, &l.bias));
-    ops_ready(bench, (int64_t)sizeof(real) << 21);
+    ops_ready(bench, (int64_t)sizeof(real) << 23);
     qkv_mat in = ops_mat(rows, in_cols, in_cols + 3, 10), out = ops_mat(rows, out_cols, out_cols + 5, 11);
     qkv_mat dout = ops_mat(rows, out_cols, out_cols + 2, 12), din = ops_mat(rows, in_cols, in_cols + 1, 13);
     OPS_OK(qkv_linear_forward(&bench->x, l, in, out));
@@ -67,18 +67,36 @@ static void one(int64_t rows, int64_t in_cols, int64_t out_cols, bool bias) {
         for (int64_t c = 0; c < out_cols; c++) assert_true(ops_at(frozen, r, c) == ops_at(out, r, c));
     bench->x.packed = NULL;
 
+    /* packed once for several products: the same bits, forward in two parts */
+    qkv_linear once = l;
+    size_t mark = qkv_exec_mark(&bench->x);
+    OPS_OK(qkv_linear_ready(&bench->x, &once, true));
+    OPS_OK(qkv_linear_forward(&bench->x, once, qkv_mat_rows(in, 0, rows / 2), qkv_mat_rows(frozen, 0, rows / 2)));
+    OPS_OK(qkv_linear_forward(&bench->x, once, qkv_mat_rows(in, rows / 2, rows - rows / 2), qkv_mat_rows(frozen, rows / 2, rows - rows / 2)));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < out_cols; c++) assert_true(ops_at(frozen, r, c) == ops_at(out, r, c));
+
     real *before = malloc((size_t)bench->reg.size * sizeof *before);
     memcpy(before, bench->grads, (size_t)bench->reg.size * sizeof *before);
     bench->x.pass = QKV_PASS_BACKWARD;
     OPS_OK(qkv_linear_backward(&bench->x, l, in, dout, &din));
     check_backward(bench, l, in, dout, din, before);
+    qkv_mat again = ops_mat(rows, in_cols, in_cols + 1, 15);
+    real *added = malloc((size_t)bench->reg.size * sizeof *added);
+    memcpy(added, bench->grads, (size_t)bench->reg.size * sizeof *added);
+    memcpy(bench->grads, before, (size_t)bench->reg.size * sizeof *before);
+    OPS_OK(qkv_linear_backward(&bench->x, once, in, dout, &again));
+    assert_memory_equal(added, bench->grads, (size_t)bench->reg.size * sizeof *added);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < in_cols; c++) assert_true(ops_at(again, r, c) == ops_at(din, r, c));
+    qkv_exec_release(&bench->x, mark);
     double product = 2.0 * (double)rows * (double)in_cols * (double)out_cols;
-    assert_true(bench->x.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == 2 * product);
-    assert_true(bench->x.tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 2 * product);
+    assert_true(bench->x.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == 3 * product);
+    assert_true(bench->x.tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 4 * product);
     ops_untouched(out);
     ops_untouched(din);
     ops_untouched(frozen);
-    real *all[] = {in.p, out.p, dout.p, din.p, frozen.p, packed, before};
+    real *all[] = {in.p, out.p, dout.p, din.p, frozen.p, packed, before, again.p, added};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     ops_end(bench);
 }
@@ -126,7 +144,7 @@ static void what_follows(void **state) {
     ops_start(bench, 3);
     qkv_linear l = {.bias = -1};
     OPS_OK(qkv_reg_add(&bench->reg, "", "w", OUT, IN, (qkv_param_kind){.matrix = true}, &l.weight));
-    ops_ready(bench, (int64_t)sizeof(real) << 21);
+    ops_ready(bench, (int64_t)sizeof(real) << 23);
     uint64_t keys[ROWS];
     for (int i = 0; i < ROWS; i++) keys[i] = (uint64_t)(5 * i);
     qkv_dropout d = {(real)0.3, 21, keys, 0};

@@ -98,6 +98,45 @@ static void lazy(void **state) {
     }
 }
 
+/* The average goes along in the same pass: the same new weights, every element of the block, booked; same bits for any threads. */
+static void average(void **state) {
+    (void)state;
+    ops_bench both[2];
+    real *m[2], *v[2], *mean[2];
+    double flops[2];
+    for (int b = 0; b < 2; b++) {
+        ops_bench *bench = &both[b];
+        ops_start(bench, b ? 3 : 1);
+        declare(bench);
+        ops_ready(bench, 64);
+        size_t size = (size_t)bench->reg.size;
+        m[b] = calloc(size, sizeof(real)), v[b] = calloc(size, sizeof(real)), mean[b] = calloc(size, sizeof(real));
+        ops_random(bench->weights, (int64_t)size, 5);
+        double *expected = calloc(size, sizeof *expected);
+        for (int t = 1; t <= 4; t++) {
+            ops_random(bench->grads, (int64_t)size, (uint64_t)t);
+            for (int64_t r = 0; r < 700; r += 3) memset(bench->grads + bench->reg.params[0].offset + r * 37, 0, 37 * sizeof(real));
+            qkv_adamw_options o = {.lr = 1e-3, .embedding_lr = 5e-3, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-8, .decay = 0.1, .grad_scale = 1,
+                                   .lazy_embedding = true, .step = t, .average_decay = 0.9, .average = mean[b]};
+            OPS_OK(qkv_adamw_update(&bench->x, &o, bench->weights, bench->grads, m[b], v[b]));
+            for (size_t i = 0; i < size; i++) {
+                expected[i] = 0.9 * expected[i] + 0.1 * (double)bench->weights[i];
+                ops_near("average", (double)mean[b][i], expected[i], 1e-6);
+            }
+        }
+        flops[b] = qkv_tally_flops(&bench->x.tally);
+        assert_true(flops[b] == 4 * (17 * (700 * 37 + 3 + 100 * 129 + 1) + 3 * (double)size));
+        free(expected);
+    }
+    assert_memory_equal(mean[0], mean[1], (size_t)both[0].reg.size * sizeof(real));
+    for (int b = 0; b < 2; b++) {
+        free(m[b]);
+        free(v[b]);
+        free(mean[b]);
+        ops_end(&both[b]);
+    }
+}
+
 static void norm(void **state) {
     (void)state;
     ops_bench one, *bench = &one;
@@ -120,6 +159,6 @@ static void norm(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(adamw), cmocka_unit_test(lazy), cmocka_unit_test(norm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(adamw), cmocka_unit_test(lazy), cmocka_unit_test(average), cmocka_unit_test(norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

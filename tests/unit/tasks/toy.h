@@ -45,8 +45,7 @@ static inline qkv_classify_options toy_options(void) {
                                   .heads = 2,
                                   .ffn = 32,
                                   .ngrams = 2,
-                                  .ngram_dim = 8,
-                                  .ngram_buckets = 50,
+                                  .ngram_min_rows = 1,
                                   .position = QKV_POSITION_LEARNED,
                                   .pooling = QKV_POOL_ATTENTION,
                                   .norm = QKV_NORM_LAYER,
@@ -58,6 +57,8 @@ static inline qkv_classify_options toy_options(void) {
                                   .max_length = 32,
                                   .lowercase = 1,
                                   .epochs = 8,
+                                  .ema_decay = 0.99,
+                                  .average_last = 3,
                                   .batch_tokens = 256,
                                   .batch_rows = 16,
                                   .accumulate = 1,
@@ -75,6 +76,8 @@ static inline qkv_classify_options toy_options(void) {
                                   .token_dropout = 0.05,
                                   .label_smoothing = 0.05,
                                   .evaluate = 1,
+                                  .pretrain_lr = 3e-3,
+                                  .mask = 0.2,
                                   .seed = 3};
 }
 

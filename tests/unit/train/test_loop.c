@@ -1,143 +1,9 @@
-/* The training loop on a toy: one vector w, and the loss of row i is |w - x_i|^2 / 2. */
-#include "support.h"
+/* The training loop on a toy. */
+#include "loop_toy.h"
 
-#include <math.h>
+#include <unistd.h>
 
-#include "kernels/pick.h"
-#include "ops/reg.h"
-#include "train/loop.h"
-
-enum { WIDTH = 5, MAX_ROWS = 40, MAX_EVENTS = 400 };
-
-typedef struct toy {
-    qkv_reg reg;
-    int64_t rows, offset[MAX_ROWS + 1];
-    real x[MAX_ROWS][WIDTH];
-    int64_t poison_from, poison_to; /* steps whose loss is infinite */
-    int poison_gradient;            /* 1: the loss is fine, the gradient is not */
-    int stop_after;                 /* steps; 0: never */
-    int steps_seen, evaluations, bests, ends, plans;
-    double loss_scale; /* of the last step */
-    double metric_sign;
-    const real *weights;
-    int dev_is_nan, blind;
-    int nan_metric_until; /* evaluations */
-    int stop_now, allocations;
-    real *to_allocate;
-    qkv_train_plan plan;
-    qkv_train_step step[MAX_EVENTS];
-    qkv_train_end end;
-    int64_t calls_at[MAX_EVENTS];
-    test_memory memory;
-    qkv_ctx ctx;
-} toy;
-
-static double distance2(const real *w, const real *x) {
-    double sum = 0;
-    for (int c = 0; c < WIDTH; c++) sum += ((double)w[c] - (double)x[c]) * ((double)w[c] - (double)x[c]);
-    return sum / 2;
-}
-
-static qkv_status toy_step(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum) {
-    toy *t = self;
-    qkv_mat scratch;
-    QKV_TRY(qkv_keep(x, count, WIDTH, &scratch));
-    if (x->plan) return QKV_OK;
-    t->loss_scale = loss_scale;
-    for (int64_t i = 0; i < count; i++) {
-        *loss_sum += distance2(x->weights, t->x[rows[i]]);
-        for (int c = 0; c < WIDTH; c++) x->grads[c] += (real)loss_scale * (x->weights[c] - t->x[rows[i]][c]);
-    }
-    bool poison = (int64_t)x->step >= t->poison_from && (int64_t)x->step <= t->poison_to;
-    if (poison && t->poison_gradient) x->grads[1] = (real)NAN;
-    if (poison && !t->poison_gradient) *loss_sum = INFINITY;
-    return QKV_OK;
-}
-
-static qkv_status toy_evaluate(void *self, qkv_exec *x, qkv_task_score *score) {
-    toy *t = self;
-    if (x->plan) return QKV_OK;
-    assert_false(x->keep);
-    assert_false(x->train);
-    double loss = 0;
-    for (int64_t i = 0; i < t->rows; i++) loss += distance2(x->weights, t->x[i]);
-    loss /= (double)t->rows;
-    *score = (qkv_task_score){.loss = t->dev_is_nan ? NAN : loss, .metric = t->metric_sign * loss, .blind = t->blind};
-    if (t->evaluations < t->nan_metric_until) score->metric = NAN;
-    return QKV_OK;
-}
-
-static void on_event(void *user, const qkv_train_event *e) {
-    toy *t = user;
-    if (e->kind == QKV_TRAIN_PLAN) t->plan = e->u.plan, t->plans++;
-    if (e->kind == QKV_TRAIN_STEP) {
-        t->step[t->steps_seen] = e->u.step;
-        t->calls_at[t->steps_seen++] = t->memory.calls;
-    }
-    if (e->kind == QKV_TRAIN_EVALUATE) t->evaluations++, t->bests += e->u.evaluation.best;
-    if (e->kind == QKV_TRAIN_END) t->end = e->u.end, t->ends++;
-}
-
-static int on_stop(void *user) {
-    toy *t = user;
-    return t->stop_now || (t->stop_after > 0 && t->steps_seen >= t->stop_after);
-}
-
-static void toy_start(toy *t, int64_t rows, int threads) {
-    *t = (toy){.rows = rows, .metric_sign = -1, .poison_from = 1, .poison_to = 0};
-    t->ctx = test_ctx(&t->memory);
-    t->ctx.threads = threads;
-    t->ctx.stop = on_stop;
-    t->ctx.stop_user = t;
-    assert_int_equal(qkv_kernels_pick(&t->ctx, NULL), QKV_OK);
-    t->reg.ctx = &t->ctx;
-    int64_t index;
-    qkv_param_kind kind = {.value = 0, .vector = true};
-    assert_int_equal(qkv_reg_add(&t->reg, "toy.", "w", 1, WIDTH, kind, &index), QKV_OK);
-    for (int64_t i = 0; i < rows; i++) {
-        t->offset[i + 1] = t->offset[i] + 1; /* every row has one token */
-        for (int c = 0; c < WIDTH; c++) t->x[i][c] = (real)(qkv_uniform(qkv_key2((uint64_t)i, (uint64_t)c)) + c);
-    }
-}
-
-static void toy_end(toy *t) {
-    qkv_reg_free(&t->reg);
-    qkv_par_close(&t->ctx);
-    assert_int_equal(t->memory.blocks, 0);
-}
-
-static qkv_loop_options toy_options(void) {
-    return (qkv_loop_options){.epochs = 50,
-                              .batch_tokens = 4,
-                              .accumulate = 1,
-                              .schedule = QKV_SCHEDULE_LINEAR,
-                              .warmup = 0.1,
-                              .lr = 0.2,
-                              .embedding_lr = 0.2,
-                              .beta1 = 0.9,
-                              .beta2 = 0.98,
-                              .epsilon = 1e-8,
-                              .evaluate = 1,
-                              .seed = 7};
-}
-
-static qkv_status toy_allocate(void *self, const qkv_train_plan *plan, real **weights) {
-    toy *t = self;
-    assert_int_equal(t->plans, 1);
-    assert_int_equal(plan->bytes, t->plan.bytes);
-    t->allocations++;
-    *weights = t->to_allocate;
-    return t->to_allocate ? QKV_OK : qkv_fail(&t->ctx, QKV_NO_MEMORY, "too little memory");
-}
-
-static qkv_status toy_run(toy *t, const qkv_loop_options *o, bool dev, real w[16], qkv_loop_result *result) {
-    qkv_task task = {
-        .self = t, .reg = &t->reg, .rows = t->rows, .offset = t->offset, .step = toy_step, .evaluate = dev ? toy_evaluate : NULL};
-    qkv_train_callbacks callbacks = {on_event, t};
-    memset(w, 0, 16 * sizeof *w);
-    t->weights = w;
-    return qkv_loop_run(&t->ctx, &task, o, &callbacks, 1000, w, result);
-}
+#include "data/batches.h"
 
 static void finds_the_mean(void **state) {
     (void)state;
@@ -165,7 +31,7 @@ static void finds_the_mean(void **state) {
     assert_int_equal(t.end.best_step, r.best_step);
     assert_true(t.step[99].epoch == 50);
     assert_true(fabs(t.step[0].lr - 0.2 / 10) < 1e-12);
-    assert_int_equal(t.plan.bytes, 1000 + 4 * 16 * (int64_t)sizeof(real) + t.plan.activation_bytes);
+    assert_int_equal(t.plan.bytes, 1000 + 4 * 16 * (int64_t)sizeof(real) + t.plan.activation_bytes + qkv_batches_peak(t.rows));
     toy_end(&t);
 }
 
@@ -497,6 +363,69 @@ static void same_bits_for_any_number_of_threads(void **state) {
     }
 }
 
+/* 32 rows of a batch, one after another: the same step, in the memory of one row. The gradient of the toy is a chain of sums, so
+ * here even the bits are the same. */
+static void pieces_are_the_same_step(void **state) {
+    (void)state;
+    real w[2][16];
+    static toy t[2];
+    for (int k = 0; k < 2; k++) {
+        toy_start(&t[k], 40, 1);
+        qkv_loop_options o = toy_options();
+        o.epochs = 2;
+        o.batch_tokens = 32;
+        o.accumulate = 2;
+        if (k) o.room = (qkv_room){.limit = 1, .pieces = true};
+        qkv_loop_result r;
+        assert_int_equal(toy_run(&t[k], &o, true, w[k], &r), QKV_OK);
+        assert_int_equal(t[k].plan.piece_tokens, k);
+        assert_int_equal(t[k].plan.limit, k);
+        assert_int_equal(t[k].plan.recompute, 0);
+    }
+    assert_memory_equal(w[1], w[0], sizeof w[0]);
+    assert_int_equal(t[1].steps_seen, t[0].steps_seen);
+    for (int i = 0; i < t[0].steps_seen; i++) {
+        assert_int_equal(t[1].step[i].rows, t[0].step[i].rows);
+        assert_int_equal(t[1].step[i].tokens, t[0].step[i].tokens);
+        assert_true(t[1].step[i].gradient_norm == t[0].step[i].gradient_norm && t[1].step[i].flops == t[0].step[i].flops);
+    }
+    assert_true(t[0].plan.activation_bytes >= 32 * WIDTH * (int64_t)sizeof(real));
+    assert_true(t[1].plan.activation_bytes < 8 * WIDTH * (int64_t)sizeof(real));
+    assert_true(t[1].plan.flops_per_step == t[0].plan.flops_per_step);
+    toy_end(&t[0]);
+    toy_end(&t[1]);
+}
+
+/* A run goes on in the pieces that it began with, or not at all. */
+static void pieces_are_remembered(void **state) {
+    (void)state;
+    static toy t;
+    char path[512];
+    test_path("pieces.resume", path);
+    json_t *identity = json_pack("{s:i}", "run", 1);
+    for (int k = 0; k < 2; k++) {
+        qkv_loop_options o = toy_options();
+        real w[16];
+        qkv_loop_result r;
+        o.room = (qkv_room){.limit = 1, .pieces = true};
+        toy_start(&t, 12, 1);
+        t.stop_after = 3;
+        t.checkpoint = path;
+        t.identity = identity;
+        assert_int_equal(toy_run(&t, &o, true, w, &r), QKV_STOPPED);
+        toy_end(&t);
+        toy_start(&t, 12, 1);
+        if (k) o.room = (qkv_room){0};
+        assert_int_equal(qkv_checkpoint_open(&t.ctx, path, identity, &t.from), QKV_OK);
+        assert_int_equal(toy_run(&t, &o, true, w, &r), k ? QKV_BAD_ARGUMENT : QKV_OK);
+        if (k) assert_non_null(strstr(t.ctx.message, "in pieces of 1 tokens, this one would in pieces of 0"));
+        qkv_checkpoint_close(t.from);
+        toy_end(&t);
+    }
+    json_decref(identity);
+    unlink(path);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     for (int64_t k = 1;; k++) {
@@ -534,6 +463,8 @@ int main(void) {
         cmocka_unit_test(the_plan_comes_first),
         cmocka_unit_test(stops_when_asked),
         cmocka_unit_test(same_bits_for_any_number_of_threads),
+        cmocka_unit_test(pieces_are_the_same_step),
+        cmocka_unit_test(pieces_are_remembered),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

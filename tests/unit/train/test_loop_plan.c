@@ -16,7 +16,15 @@ typedef struct fixture {
     int64_t offset[ROWS + 1];
     qkv_gather gather;
     int64_t planned; /* calls of step */
+    bool by_units;   /* a step needs memory for its units, which are not a matter of tokens and rows */
 } fixture;
+
+static int64_t units(void *self, const int64_t *rows, int64_t count) {
+    int64_t n = 0;
+    (void)self;
+    for (int64_t i = 0; i < count; i++) n += rows[i] * 37 % 11;
+    return n;
+}
 
 static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum) {
     fixture *f = self;
@@ -24,6 +32,12 @@ static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t cou
     assert_true(x->plan);
     f->planned++;
     qkv_gather_rows(&f->gather, &f->data, rows, count, true, &batch);
+    if (f->by_units) {
+        const size_t mark = qkv_exec_mark(x);
+        void *unused;
+        QKV_TRY(qkv_temp_array(x, units(f, rows, count), 1 << 20, &unused));
+        qkv_exec_release(x, mark);
+    }
     return qkv_classifier_step(x, f->net, &batch, NULL, 0.1, loss_scale, loss_sum, NULL);
 }
 
@@ -71,13 +85,15 @@ static void the_arena_is_the_exact_maximum(void **state) {
     const struct {
         int threads;
         int64_t tokens, rows;
-    } cases[] = {{1, 64, 8}, {2, 100, 100}, {3, 1000, 16}, {2, 1, 4}};
+        bool by_units;
+    } cases[] = {{1, 64, 8, false}, {2, 100, 100, false}, {3, 1000, 16, false}, {2, 1, 4, false}, {2, 100, 100, true}, {2, 64, 8, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static fixture f;
         qkv_loop_options o = {
             .epochs = EPOCHS, .batch_tokens = cases[i].tokens, .batch_rows = cases[i].rows, .accumulate = 3, .seed = 11};
         start(&f, cases[i].threads, &o);
-        qkv_task task = {.self = &f, .reg = qkv_classifier_reg(f.net), .rows = ROWS, .offset = f.offset, .step = step};
+        f.by_units = cases[i].by_units;
+        qkv_task task = {.self = &f, .units = f.by_units ? units : NULL, .reg = qkv_classifier_reg(f.net), .rows = ROWS, .offset = f.offset, .step = step};
         qkv_loop_plan plan;
         assert_int_equal(qkv_loop_plan_make(&f.ctx, &task, &o, &plan), QKV_OK);
         int64_t planned = f.planned, batches = 0, windows = 0;

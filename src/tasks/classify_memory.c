@@ -1,0 +1,200 @@
+#include "tasks/classify_memory.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/cpu.h"
+
+/* ---- amounts ---- */
+
+typedef struct amount {
+    char s[32];
+} amount;
+
+static amount amount_of(int64_t bytes) {
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    int64_t tenths = bytes / 100;
+    for (; tenths >= 10000 && unit < 4; unit++) tenths /= 1000;
+    amount a;
+    snprintf(a.s, sizeof a.s, "%" PRId64 ".%" PRId64 " %s", tenths / 10, tenths % 10, units[unit]);
+    return a;
+}
+
+/* As --memory reads it, rounded up. */
+static amount size_of(int64_t bytes) {
+    int64_t mega = (bytes + (1 << 20) - 1) >> 20;
+    amount a;
+    if (mega < 10000) snprintf(a.s, sizeof a.s, "%" PRId64 "M", mega);
+    else snprintf(a.s, sizeof a.s, "%" PRId64 "G", (mega + 1023) / 1024);
+    return a;
+}
+
+/* Of the program: the vocabulary and the like, which are counted when they are asked for. */
+enum { COUNTED = 4 << 20 };
+
+int64_t qkv_classify_wall(qkv_ctx *ctx, const qkv_classify_options *o) {
+    const int64_t before = ctx->most_used, left = o->memory - QKV_MEMORY_OF_PROGRAM + COUNTED;
+    if (o->memory > 0) ctx->most_used = ctx->used + (left > 0 ? left : 1);
+    return before;
+}
+
+static qkv_room room_with(const qkv_classify_options *o, int64_t available) {
+    const bool asked = o->memory > 0;
+    return (qkv_room){.limit = asked ? o->memory : available, .recompute = (qkv_recompute_policy)o->recompute, .pieces = asked};
+}
+
+/* Pieces change the last bits, so what happens to be free must not bring them about. */
+qkv_room qkv_classify_room(const qkv_classify_options *o, int64_t held) {
+    const int64_t available = o->memory > 0 ? 0 : qkv_memory_available();
+    return room_with(o, available < 0 ? 0 : available + held);
+}
+
+/* ---- what would fit ---- */
+
+typedef struct finder {
+    qkv_ctx *ctx;
+    const qkv_memory_ask *ask;
+    int64_t limit;
+    char text[256];
+    int size;
+} finder;
+
+static void note(finder *f, const char *format, ...) {
+    va_list args;
+    char one[64];
+    va_start(args, format);
+    vsnprintf(one, sizeof one, format, args);
+    va_end(args);
+    int n = snprintf(f->text + f->size, sizeof f->text - (size_t)f->size, "%s%s", f->size > 0 ? ", or " : "", one);
+    f->size += n < (int)sizeof f->text - f->size ? n : 0;
+}
+
+/* Lengths cut at `most`; everything else is the same. */
+static qkv_status cut(qkv_ctx *ctx, const qkv_ragged *rows, int64_t most, qkv_ragged *out) {
+    *out = *rows;
+    QKV_TRY(qkv_alloc(ctx, rows->count + 1, sizeof *out->offset, &out->offset));
+    out->offset[0] = 0;
+    for (int64_t i = 0; i < rows->count; i++) {
+        int64_t n = rows->offset[i + 1] - rows->offset[i];
+        out->offset[i + 1] = out->offset[i] + (n < most ? n : most);
+    }
+    return QKV_OK;
+}
+
+/* What the least way of a run with these options needs. */
+static qkv_status least(const finder *f, const qkv_classify_options *o, int64_t *bytes) {
+    const qkv_memory_ask *a = f->ask;
+    qkv_ragged train = {0}, dev = {0};
+    qkv_status status = cut(f->ctx, a->train, o->max_length, &train);
+    if (status == QKV_OK) status = cut(f->ctx, a->dev, o->max_length, &dev);
+    if (status == QKV_OK) status = a->need(a->self, o, &train, &dev, qkv_budget_least(room_with(o, 0)), bytes);
+    qkv_free(f->ctx, train.offset == a->train->offset ? NULL : train.offset);
+    qkv_free(f->ctx, dev.offset == a->dev->offset ? NULL : dev.offset);
+    return status;
+}
+
+static qkv_status fits(const finder *f, const qkv_classify_options *o, bool *yes) {
+    int64_t bytes;
+    QKV_TRY(least(f, o, &bytes));
+    *yes = bytes <= f->limit;
+    return QKV_OK;
+}
+
+static qkv_status try_recompute(finder *f) {
+    qkv_classify_options o = *f->ask->options;
+    bool yes = false;
+    if (o.recompute != QKV_RECOMPUTE_NONE) return QKV_OK;
+    o.recompute = QKV_RECOMPUTE_AUTO;
+    QKV_TRY(fits(f, &o, &yes));
+    if (yes) note(f, "--recompute auto");
+    return QKV_OK;
+}
+
+/* Where only what is free sets the limit, a limit that is asked for allows pieces, too. */
+static qkv_status try_pieces(finder *f) {
+    qkv_classify_options o = *f->ask->options;
+    bool yes = false;
+    if (o.memory > 0) return QKV_OK;
+    o.memory = f->limit;
+    QKV_TRY(fits(f, &o, &yes));
+    if (yes) note(f, "--memory %" PRId64 "M", f->limit >> 20);
+    return QKV_OK;
+}
+
+static int64_t longest(const qkv_ragged *rows) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < rows->count; i++) {
+        int64_t n = rows->offset[i + 1] - rows->offset[i];
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* A half, a quarter, ... of the longest row, or of the limit where there is a vector for each place. */
+static qkv_status try_length(finder *f) {
+    const qkv_classify_options *asked = f->ask->options;
+    const int64_t most = longest(f->ask->train);
+    const bool by_limit = asked->position == QKV_POSITION_LEARNED || asked->max_length < most;
+    bool yes = false;
+    for (int64_t n = (by_limit ? asked->max_length : most) / 2; !yes && n >= 8; n /= 2) {
+        qkv_classify_options o = *asked;
+        o.max_length = n;
+        QKV_TRY(fits(f, &o, &yes));
+        if (yes) note(f, "--max-length %" PRId64, n);
+    }
+    return QKV_OK;
+}
+
+/* Three quarters, a half, three eighths, a quarter, ... in whole heads. */
+static qkv_status try_dim(finder *f) {
+    const qkv_classify_options *asked = f->ask->options;
+    bool yes = false;
+    for (int k = 0; !yes && k < 12; k++) {
+        qkv_classify_options o = *asked;
+        const int64_t part = k % 2 ? asked->dim >> (k / 2 + 1) : 3 * asked->dim >> (k / 2 + 2);
+        o.dim = part / (2 * o.heads) * 2 * o.heads;
+        if (o.dim < 2 * o.heads) break;
+        QKV_TRY(fits(f, &o, &yes));
+        if (yes) note(f, "--dim %" PRId64, o.dim);
+    }
+    return QKV_OK;
+}
+
+static qkv_status find(finder *f) {
+    QKV_TRY(try_recompute(f));
+    QKV_TRY(try_pieces(f));
+    QKV_TRY(try_length(f));
+    return try_dim(f);
+}
+
+/* ---- the refusal ---- */
+
+/* How the plan that still does not fit was made small: "in pieces of 256 tokens with recomputation, ". */
+static void describe(const qkv_train_plan *plan, char *text, size_t size) {
+    char pieces[40] = "";
+    if (plan->piece_tokens == 1) snprintf(pieces, sizeof pieces, "row by row");
+    if (plan->piece_tokens > 1) snprintf(pieces, sizeof pieces, "in pieces of %" PRId64 " tokens", plan->piece_tokens);
+    snprintf(text, size, "%s%s%s%s", pieces, pieces[0] && plan->recompute ? " " : "", plan->recompute ? "with recomputation" : "",
+             pieces[0] || plan->recompute ? ", " : "");
+}
+
+static qkv_status refuse(qkv_ctx *ctx, const qkv_memory_ask *a, const qkv_train_plan *plan, int64_t limit) {
+    finder f = {.ctx = ctx, .ask = a, .limit = limit};
+    const bool asked = a->options->memory > 0 && limit == a->options->memory;
+    char way[80];
+    describe(plan, way, sizeof way);
+    if (asked) note(&f, "--memory %s", size_of(plan->bytes).s);
+    if (a->self) QKV_TRY(find(&f));
+    return qkv_fail(ctx, QKV_NO_MEMORY, "training needs %s of memory (%s%s of it activations), %s%s%s%s%s",
+                    amount_of(plan->bytes).s, way, amount_of(plan->activation_bytes).s, asked ? "--memory allows " : "",
+                    amount_of(limit).s, asked ? "" : " are free", f.size > 0 ? "; would fit: " : "", f.text);
+}
+
+qkv_status qkv_classify_refuse(qkv_ctx *ctx, const qkv_memory_ask *a, const qkv_train_plan *plan) {
+    const int64_t memory = a->options->memory, available = qkv_memory_available();
+    if (memory > 0 && plan->bytes > memory) return refuse(ctx, a, plan, memory);
+    if (available < 0 || plan->bytes <= available + a->held) return QKV_OK;
+    return refuse(ctx, a, plan, available + a->held);
+}

@@ -1,0 +1,54 @@
+/* How a training run is made to fit into a given amount of memory without changing what it learns: batches are walked in pieces,
+ * or blocks of the network are computed again in the backward pass. Which of them is decided by planning, one after another. */
+#ifndef QKV_TRAIN_BUDGET_H
+#define QKV_TRAIN_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/ctx.h"
+
+/* The order is the order of the names in the option table. */
+typedef enum qkv_recompute_policy { QKV_RECOMPUTE_NONE, QKV_RECOMPUTE_BLOCKS, QKV_RECOMPUTE_AUTO } qkv_recompute_policy;
+
+/* What a run may do to fit. All 0: nothing, there is no limit. */
+typedef struct qkv_room {
+    int64_t limit; /* bytes of the whole run; 0: none is known */
+    qkv_recompute_policy recompute;
+    bool pieces; /* batches may be walked in pieces: the last bits of the gradients of biases and norms then differ */
+} qkv_room;
+
+/* One way to run the steps that were asked for. */
+typedef struct qkv_way {
+    bool recompute;
+    int64_t piece_tokens; /* 0: batches are walked as a whole */
+} qkv_way;
+
+typedef struct qkv_budget {
+    qkv_room room;
+    int64_t batch_tokens, longest; /* of a batch at most, and of a row */
+    /* The bytes that the run would need this way: exact, as they are of a plan. */
+    qkv_status (*plan)(void *self, qkv_way way, int64_t *bytes);
+    void *self;
+} qkv_budget;
+
+typedef struct qkv_choice {
+    qkv_way way;
+    int64_t bytes;
+    bool fits; /* no: `way` is the one that needs the least */
+} qkv_choice;
+
+/* Smaller pieces cost more time than recomputation, as the weights are packed anew for each. */
+enum { QKV_PIECE_LEAST = 256 };
+
+/* Takes the first way that fits, in this order: as asked; in halves, quarters, ... of batch_tokens that have at least
+ * QKV_PIECE_LEAST tokens; recomputing with whole batches, then in halves, quarters, ...; at last every row alone. No piece but these is smaller
+ * than the longest row, since that would gain nothing. */
+qkv_status qkv_budget_choose(const qkv_budget *budget, qkv_choice *choice) QKV_MUST_USE;
+
+/* The last of them. */
+static inline qkv_way qkv_budget_least(qkv_room room) {
+    return (qkv_way){room.recompute != QKV_RECOMPUTE_NONE, room.pieces ? 1 : 0};
+}
+
+#endif

@@ -1,0 +1,92 @@
+# --memory: what is measured stays below what was asked for; refusals say what would fit, and it does. --recompute.
+. "$(dirname "$0")/lib.sh"
+
+# 600 rows of three lengths
+awk 'BEGIN {
+    srand(7)
+    for (i = 0; i < 600; i++) {
+        n = i % 3 == 0 ? 120 : i % 3 == 1 ? 40 : 8
+        printf "%s\t%s", i % 2 ? "even" : "odd", i % 2 ? "left" : "right"
+        for (k = 0; k < n; k++) printf " w%d", int(rand() * 900)
+        printf "\n"
+    }
+}' > train.tsv
+some="--layers 2 --dim 64 --steps 1 --max-length 160 --evaluate 0 --threads 2"
+
+# trained LIMIT: with that limit; leaves `summary`, `peak`, `model`
+trained() {
+    checks=$((checks + 1))
+    last="qkv train classify train.tsv -o model $some --json --memory $1"
+    "$QKV_PEAK" peak "$QKV" train classify train.tsv -o model $some --json --memory "$1" > out 2> err || fail "exit code $?"
+    cp out summary
+}
+
+trained 0
+whole=$(json summary plan.bytes)
+is "as asked" "$(json summary plan.piece_tokens) $(json summary plan.recompute)" "0 false"
+hasnt err 'pieces of|computed again'
+cp model asked
+
+# The resident size of a program under a sanitizer says nothing.
+[ -n "${QKV_SANITIZED:-}" ] || [ "$(cat peak)" -le "$whole" ] || fail "planned $whole, measured $(cat peak)"
+limits=0
+for share in 97 75 58; do
+    limit=$((whole * share / 100))
+    trained $limit
+    at=$(json summary plan.bytes)
+    [ "$at" -le $limit ] || fail "limit $limit, planned $at"
+    is "the limit" "$(json summary plan.limit)" $limit
+    [ -n "${QKV_SANITIZED:-}" ] || [ "$(cat peak)" -le "$at" ] || fail "limit $limit, planned $at, measured $(cat peak)"
+    has err '^memory .* planned, .* of it activations; batches (in pieces of [0-9,]+ tokens|row by row)|; blocks computed again'
+    [ "$(json summary plan.piece_tokens)" -gt 0 ] && limits=$((limits + 1))
+done
+at_least "limits that pieces met" $limits 2
+
+# The same limit gives the same bytes, for any number of threads; recomputation changes none.
+cp model once
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o again $some --threads 1 --memory $limit
+same once again
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o again $some --recompute blocks --json
+is "recomputed" "$(json out plan.recompute)" true
+has err 'of it activations; blocks computed again$'
+"$QKV" predict asked train.tsv > one 2> /dev/null
+"$QKV" predict again train.tsv > out 2> /dev/null
+same one out
+
+# A refusal: nothing is written, and what it offers fits.
+# shellcheck disable=SC2086
+run 1 train classify train.tsv -o none $some --ngrams 0 --memory 13M
+has err 'training needs [0-9.]+ MB of memory \((row by row|in pieces of [0-9]+ tokens) with recomputation, .* --memory allows 13\.6 MB; would fit: --memory [0-9]+M'
+[ -e none ] && fail "a model was written"
+offer=$(sed -n 's/.*would fit: --memory \([0-9]*M\).*/\1/p' err)
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o none $some --ngrams 0 --memory "$offer"
+
+# A run goes on within the same limit, with the same bits.
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o whole $some --steps 8 --memory $limit
+"$QKV" train classify train.tsv -o part $some --steps 8 --memory $limit --checkpoint 0.000001 > out 2> err &
+pid=$!
+for i in $(seq 600); do [ -s part.resume ] && break; sleep 0.02; done
+kill -KILL $pid
+wait $pid 2> /dev/null
+[ -s part.resume ] || fail "no checkpoint after kill -9"
+# shellcheck disable=SC2086
+run 2 train classify train.tsv -o part $some --steps 8 --resume
+has err 'cannot be continued: of options memory it had "[0-9]+", this one has "0"'
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o part $some --steps 8 --memory $limit --resume
+same whole part
+
+# What comes before the plan is held to it, too.
+run 1 train classify train.tsv -o x --memory 9M
+has err 'out of memory: [0-9]+ bytes asked for beside [0-9]+ that are in use, [0-9]+ are allowed'
+
+run 2 train classify train.tsv -o x --memory 2GB
+has err '--memory=2GB: expected a size from 0 to 1024T: bytes, or a number and k, M, G or T \(k: 1024 bytes\)'
+run 2 train classify train.tsv -o x --memory -1
+run 2 train classify train.tsv -o x --recompute yes
+has err 'recompute=yes: expected one of none\|blocks\|auto'
+finish
