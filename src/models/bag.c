@@ -97,7 +97,7 @@ int64_t qkv_bag_find(const qkv_bag *bag, const uint64_t *keys, int64_t count, in
         while (bag->slots[at] >= 0 && bag->key[bag->slots[at]] != keys[i]) at = (at + 1) & bag->mask;
         if (bag->slots[at] >= 0) found[n++] = bag->slots[at];
     }
-    qsort(found, (size_t)n, sizeof *found, ascending);
+    if (n > 1) qsort(found, (size_t)n, sizeof *found, ascending);
     for (int64_t i = 0; i < n; i++)
         if (i == 0 || found[i] != found[i - 1]) found[once++] = found[i];
     return once;
