@@ -120,15 +120,25 @@ static int embed(cli_texts *t, const embed_values *values) {
     return code;
 }
 
+static int check_output(const cli_verb *verb, const char *output, const char *file, const char *model) {
+    if (!output) return CLI_GO_ON;
+    if (cli_same_file(output, file)) return cli_wrong_use(verb, "-o %s would overwrite the data", output);
+    if (cli_same_file(output, model)) return cli_wrong_use(verb, "-o %s would overwrite the model", output);
+    return cli_check_place(output, "the vectors");
+}
+
 static int run_embed(const cli_verb *verb, int argc, char **argv) {
     embed_values values;
     cli_args args;
     cli_texts texts;
     int code = cli_parse(verb, argc, argv, 2, &values, &args);
     if (code != CLI_GO_ON) return code;
-    code = cli_texts_open(verb, &values.texts, &args, values.output != NULL, &texts);
-    if (code == CLI_GO_ON) code = embed(&texts, &values);
-    cli_texts_close(&texts);
+    code = check_output(verb, values.output, args.count > 1 ? args.words[1] : NULL, args.count > 0 ? args.words[0] : NULL);
+    if (code == CLI_GO_ON) {
+        code = cli_texts_open(verb, &values.texts, &args, values.output != NULL, &texts);
+        if (code == CLI_GO_ON) code = embed(&texts, &values);
+        cli_texts_close(&texts);
+    }
     cli_args_free(&args);
     return code;
 }

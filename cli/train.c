@@ -90,12 +90,11 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
 
 /* ---- the run ---- */
 
-static void begin_phase(train_run *run, qkv_train_phase phase) {
-    const int pretrain = phase == QKV_PHASE_PRETRAIN;
+static void begin_phase(train_run *run, qkv_train_phase phase, double epochs) {
     run->phase = phase;
     run->step = 0;
-    cli_progress_init(&run->progress, 1e9 * run->machine.fma_gflops, pretrain ? run->options->pretrain : run->options->steps ? 0 : run->options->epochs);
-    if (pretrain) run->progress.what = "pretraining, ";
+    cli_progress_init(&run->progress, 1e9 * run->machine.fma_gflops, epochs);
+    if (phase == QKV_PHASE_PRETRAIN) run->progress.what = "pretraining, ";
     if (run->part) run->progress.what = run->part_what;
 }
 
@@ -110,7 +109,7 @@ void train_on_event(void *user, const qkv_train_event *event) {
     train_run *run = user;
     if (event->kind == QKV_TRAIN_PLAN) {
         cli_signals_phase(CLI_STEPS);
-        begin_phase(run, event->phase);
+        begin_phase(run, event->phase, event->u.plan.epochs);
     }
     if (event->kind == QKV_TRAIN_STEP) {
         run->step = event->u.step.step;
@@ -248,7 +247,7 @@ static int trainings(qkv_ctx *ctx, train_run *run, const cli_args *args) {
 
 static int train(const cli_verb *verb, qkv_ctx *ctx, train_run *run, const cli_args *args) {
     if (qkv_machine_measure(ctx, 0.1, 0, &run->machine) != QKV_OK) memset(&run->machine, 0, sizeof run->machine);
-    begin_phase(run, QKV_PHASE_TRAIN);
+    begin_phase(run, QKV_PHASE_TRAIN, 0);
     int code = check_resume(run);
     if (code == CLI_GO_ON) code = open_log(run);
     if (code != CLI_GO_ON) return code;

@@ -105,6 +105,7 @@ void train_record(train_run *run, const qkv_train_event *event) {
         if (!run->part) json_object_set_new(run->summary, "data", data_object(&event->u.data));
         break;
     case QKV_TRAIN_LINEAR:
+        if (event->u.linear.runs < 0) break;
         put(run, event->phase, "linear",
             json_pack("{s:I, s:I, s:o}", "ngrams", (json_int_t)event->u.linear.ngrams, "runs", (json_int_t)event->u.linear.runs, "seconds",
                       cli_json_real(event->u.linear.seconds)));

@@ -111,6 +111,10 @@ static void report_data(const train_run *run, const qkv_train_data *d) {
 
 static void report_linear(const qkv_train_linear *l) {
     row("linear");
+    if (l->runs < 0) {
+        fprintf(stderr, "learning from runs of up to %s\n", cli_of(l->ngrams, "word").s);
+        return;
+    }
     fprintf(stderr, "%s of up to %s, learned in %s\n", cli_of(l->runs, "run").s, cli_of(l->ngrams, "word").s, cli_duration(l->seconds).s);
 }
 
@@ -171,12 +175,16 @@ static void report_pretrain_end(const train_run *run, const qkv_train_end *e) {
 
 static const char *accuracy_name(const train_run *run) { return run->options->multi_label ? "micro F1" : "accuracy"; }
 
+/* Before the first step there is only that, unless there is none. */
+static int linear_alone(const train_run *run, int64_t step) { return step == 0 && run->options->ngrams > 0; }
+
 static void report_evaluation(const train_run *run, const qkv_train_evaluation *e) {
     char when[64];
     if (e->averaged) snprintf(when, sizeof when, "mean of the last evaluations");
     else snprintf(when, sizeof when, "epoch %6.2f  step %9s", e->epoch, cli_count(e->step).s);
-    fprintf(stderr, "%s  dev loss %7s  %s %8s  macro F1 %8s%s\n", when, cli_loss(e->loss).s, accuracy_name(run),
-            cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "");
+    fprintf(stderr, "%s  dev loss %7s  %s %8s  macro F1 %8s%s%s\n", when, cli_loss(e->loss).s, accuracy_name(run),
+            cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, e->best ? "  best" : "",
+            linear_alone(run, e->step) ? "  (the linear model alone)" : "");
 }
 
 void train_report(train_run *run, const qkv_train_event *event) {
@@ -253,6 +261,9 @@ void train_report_end(const train_run *run, const qkv_model *trained, double fil
         }
         row("kept");
         if (e->averaged) fputs(ema(run) ? "the moving average, " : "the mean of the last evaluations, ", stderr);
+        if (linear_alone(run, e->best_step) && !isnan(e->accuracy))
+            fputs("the linear model alone, which no epoch of the encoder bettered (qkv embed and attend show an encoder without training)\n"
+                  "           ", stderr);
         if (isnan(e->accuracy)) fprintf(stderr, "the weights of step %s; no dev rows to choose by\n", cli_count(e->best_step).s);
         else fprintf(stderr, "step %s: dev %s %s, macro F1 %s, loss %s\n", cli_count(e->best_step).s, accuracy_name(run),
                 cli_percent(e->accuracy).s, cli_percent(e->macro_f1).s, cli_loss(e->loss).s);

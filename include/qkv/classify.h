@@ -31,7 +31,7 @@ typedef struct qkv_classify_options {
     int pair;        /* 1: two texts a row, encoded as one with a separator token between */
     int balance;     /* 1: labels weigh inversely to how often they occur, 1 on average */
     /* training */
-    double epochs; /* may be a fraction */
+    double epochs; /* may be a fraction; 0: 3 below 10,000 training rows, else 4 */
     int64_t steps; /* 0: by epochs */
     int64_t batch_tokens, batch_rows, accumulate; /* a batch: at most so many tokens and rows (rows 0: no limit) */
     double lr, embedding_lr; /* peak rates of the dense weights and of the embedding table (0: 6 * lr) */
@@ -67,7 +67,7 @@ QKV_API qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options 
 
 typedef enum qkv_train_event_kind {
     QKV_TRAIN_DATA,     /* rows were read and tokenized: `data` */
-    QKV_TRAIN_LINEAR,   /* the linear model beside the encoder was learned (not with ngrams 0, nor of one class): `linear` */
+    QKV_TRAIN_LINEAR,   /* the linear model beside the encoder begins to learn, and has learned (not with ngrams 0, nor of one class): `linear` */
     QKV_TRAIN_PLAN,     /* the model is planned, nothing big allocated yet; may be followed by QKV_NO_MEMORY: `plan` */
     QKV_TRAIN_STEP,     /* an optimizer step is done: `step` */
     QKV_TRAIN_EVALUATE, /* the dev set was evaluated (never without dev rows): `evaluation` */
@@ -97,7 +97,7 @@ typedef struct qkv_train_data {
 } qkv_train_data;
 
 typedef struct qkv_train_linear {
-    int64_t ngrams, runs; /* longest run of words; how many it knows */
+    int64_t ngrams, runs; /* longest run of words; how many it knows, -1 when it begins to learn */
     double seconds;
 } qkv_train_linear;
 
@@ -106,6 +106,7 @@ typedef struct qkv_train_plan {
     int64_t bytes;            /* planned peak: weights, gradients, moments, averages, activations, data, and the program itself */
     int64_t activation_bytes;
     int64_t steps, batches_per_epoch;
+    double epochs;            /* that the steps are; 0: the number of steps was given */
     double flops_per_step;    /* mean over the first epoch, forward + backward + recompute + optimizer */
     int64_t limit;            /* that bytes were to stay below: `memory`, or what the system has available; 0: none is known */
     int recompute;            /* 1: blocks are computed again in the backward pass */

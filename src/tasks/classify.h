@@ -22,6 +22,12 @@ qkv_config qkv_classify_config(const qkv_classify_options *options, int64_t voca
 struct qkv_table;
 
 /* Where the rows of a run come from. */
+/* Below so many training rows a set is a small one: fewer epochs, and runs of words that occur once count. */
+enum { QKV_CLASSIFY_FEW_ROWS = 10000 };
+static inline double qkv_classify_epochs(const qkv_classify_options *o, int64_t rows) {
+    return o->epochs > 0 ? o->epochs : rows < QKV_CLASSIFY_FEW_ROWS ? 3 : 4;
+}
+
 typedef struct qkv_classify_source {
     const char *train, *dev; /* files; dev NULL: one row in ten of the training rows */
     /* Instead of the files: rows that are in memory, of which a run takes what it needs and changes nothing. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "tasks/classify.h"
 #include "train/bag_fit.h"
 
 /* Of a bag whose smallest number of texts a run is not asked for: 256 MB. */
@@ -99,7 +100,7 @@ qkv_status qkv_beside_make(qkv_ctx *ctx, const qkv_classify_options *options, in
     const int64_t rows = train->table->count, asked = options->ngram_min_rows;
     qkv_bag_options o = {
         .ngrams = options->ngrams,
-        .min_rows = asked > 0 ? asked : rows < 10000 ? 1 : 3,
+        .min_rows = asked > 0 ? asked : rows < QKV_CLASSIFY_FEW_ROWS ? 1 : 3,
         .most = asked > 0 ? 0 : MOST_WEIGHTS,
         .classes = classes,
         .weight = class_weight,

@@ -131,6 +131,7 @@ static qkv_status evaluate(void *self, qkv_exec *x, qkv_task_score *score) {
     if (status != QKV_OK || x->plan) return status;
     if (qkv_beside_is(&j->beside)) qkv_beside_run(&j->beside, x->step == 0, count_row, j);
     *score = score_of(j);
+    score->early = qkv_beside_is(&j->beside) && j->beside.blend.net == 0;
     return QKV_OK;
 }
 
@@ -210,7 +211,7 @@ static qkv_loop_options loop_options(const qkv_job *j) {
     const qkv_classify_options *o = j->o;
     bool pointless = j->labels.count == 1 && !o->multi_label; /* the softmax of one class is 1 whatever the weights are */
     return (qkv_loop_options){
-        .epochs = pointless ? 0 : o->epochs,
+        .epochs = pointless ? 0 : qkv_classify_epochs(o, j->train.rows.count),
         .steps = pointless ? 0 : o->steps,
         .batch_tokens = o->batch_tokens,
         .batch_rows = o->batch_rows,

@@ -182,7 +182,8 @@ static qkv_status evaluate(loop *l, const real *weights, bool mean) {
         memcpy(l->s.kept, weights, (size_t)l->s.blocks * sizeof(real));
         l->mean_kept = mean;
     }
-    l->s.since_best = best || l->s.step == 0 ? 0 : l->s.since_best + 1;
+    if (best || l->s.step == 0) l->s.since_best = 0;
+    else if (!score.early) l->s.since_best++;
     qkv_train_event event = {.kind = QKV_TRAIN_EVALUATE};
     event.u.evaluation = (qkv_train_evaluation){
         .step = l->s.step,
@@ -283,10 +284,11 @@ static qkv_status mean_evaluation(loop *l, qkv_status status) {
 }
 
 static void finish(loop *l, qkv_status status, qkv_loop_result *result) {
+    const bool begun = l->s.step > 0 || !l->stopped; /* else there is nothing that is worth replacing a file */
     const real *kept = l->task->evaluate ? (l->s.best_step >= 0 ? l->s.kept : NULL) : l->s.average;
     if (kept) memcpy(l->s.weights, kept, (size_t)l->s.blocks * sizeof(real));
     *result = (qkv_loop_result){
-        .usable = l->task->evaluate ? l->s.best_step >= 0 : status != QKV_NUMERIC,
+        .usable = begun && (l->task->evaluate ? l->s.best_step >= 0 : status != QKV_NUMERIC),
         .steps = l->s.step,
         .skipped = l->s.skipped,
         .best_step = l->s.best_step,
@@ -388,6 +390,7 @@ static qkv_train_plan announce(const loop *l, const qkv_choice *choice) {
         .activation_bytes = (int64_t)l->plan.arena,
         .steps = l->plan.steps,
         .batches_per_epoch = l->plan.batches_per_epoch,
+        .epochs = l->o->steps > 0 ? 0 : l->o->epochs,
         .flops_per_step = l->plan.flops_per_step,
         .limit = l->o->room.limit,
         .recompute = choice->way.recompute,

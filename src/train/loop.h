@@ -18,6 +18,7 @@ struct qkv_train_state;
 typedef struct qkv_task_score {
     double loss, accuracy, macro_f1; /* reported; NaN where there is nothing to take it of */
     double metric;                   /* the larger the better; decides which weights are kept. Ties go to the lower loss */
+    bool early;                      /* nothing of what is trained shows in it yet: it costs no patience */
     bool blind;                      /* no dev row has a label the model knows: the score says nothing, the last weights are kept */
 } qkv_task_score;
 

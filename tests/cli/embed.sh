@@ -130,6 +130,14 @@ has err 'MODEL is needed'
 run 1 embed nowhere "$texts"
 run 2 embed "$model" "$texts" --column 2 --format csv
 has err '--column is for lines of text'
+cp "$texts" mine.txt
+ln -s mine.txt link.txt
+cp "$model" mine.model
+for place in mine.txt link.txt mine.model; do
+    run 2 embed mine.model mine.txt -o $place
+    has err "-o $place would overwrite the "
+done
+cmp -s mine.txt "$texts" && cmp -s mine.model "$model" || fail "embed wrote over its input"
 run 2 embed "$model" "$texts" --normalise-vectors
 has err 'did you mean --normalize-vectors'
 finish

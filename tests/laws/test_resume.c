@@ -111,7 +111,7 @@ static void stopped_anywhere(void **state) {
         o.ema_decay = 0.9;
         o.average_last = 4;
         o.patience = k == 6 ? 2 : 0;
-        if (k == 6) o.lr = o.embedding_lr = 0; /* nothing gets better */
+        if (k == 6) o.lr = o.embedding_lr = 0, o.ngrams = 0; /* nothing gets better */
         o.pretrain = k == 7 ? 1.5 : 0;
         outcome whole = run(&o, train, (run_options){.threads = 2});
         assert_int_equal(whole.status, QKV_OK);

@@ -25,7 +25,7 @@ typedef struct toy {
     double metric_sign;
     const real *weights;
     int dev_is_nan, blind;
-    int nan_metric_until; /* evaluations */
+    int early_until, nan_metric_until; /* evaluations */
     int stop_now, allocations;
     real *to_allocate;
     qkv_train_plan plan;
@@ -74,6 +74,7 @@ static inline qkv_status toy_evaluate(void *self, qkv_exec *x, qkv_task_score *s
     for (int64_t i = 0; i < t->rows; i++) loss += distance2(x->weights, t->x[i]);
     loss /= (double)t->rows;
     *score = (qkv_task_score){.loss = t->dev_is_nan ? NAN : loss, .metric = t->metric_sign * loss, .blind = t->blind};
+    score->early = t->evaluations < t->early_until;
     if (t->evaluations < t->nan_metric_until) score->metric = NAN;
     for (int c = 0; c < WIDTH; c++) t->scored[t->evaluations][c] = x->weights[c];
     return QKV_OK;

@@ -47,7 +47,8 @@ static void like_numpy(void **state) {
     assert_true(bins[0].rows == 0 && isnan(bins[0].confidence) && isnan(bins[0].accuracy));
     assert_true(bins[10].rows == 2 && bins[10].accuracy == 1);
     close_to(bins[10].confidence, 0.7);
-    assert_true(bins[12].rows == 1 && bins[12].accuracy == 0);
+    const int at = sizeof(real) == 8 ? 11 : 12; /* 0.8 is the end of a bin, 0.8f lies beyond it */
+    assert_true(bins[at].rows == 1 && bins[at].accuracy == 0);
     assert_true(bins[0].from == 0 && bins[QKV_BINS - 1].to == 1 && bins[3].from == bins[2].to);
 }
 

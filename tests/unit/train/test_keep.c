@@ -43,6 +43,14 @@ static void patience_runs_out(void **state) {
     assert_true(fabs(loss_of(w) - r.best.loss) < 1e-9 * r.best.loss);
     for (int i = 0; i < 8; i++) assert_true(t->step[i].lr == whole[i].lr && t->step[i].steps == 100); /* the rate does not know */
     toy_end(t);
+
+    toy_start(t, 6, 1); /* evaluations in which nothing of the weights shows cost nothing */
+    t->metric_sign = 1;
+    t->early_until = 5;
+    assert_int_equal(toy_run(t, &o, true, w, &r), QKV_OK);
+    assert_int_equal(t->evaluations, 8);
+    assert_true(r.out_of_patience && r.best_step == 2);
+    toy_end(t);
 }
 
 static void patience_that_lasts(void **state) {
@@ -291,11 +299,11 @@ static int stop_at_once(void *user) {
 static void the_start_alone(void **state) {
     (void)state;
     qkv_loop_options o = toy_options();
-    toy_start(t, 6, 1); /* stopped right after it */
+    toy_start(t, 6, 1); /* stopped right after it: nothing is worth replacing a file */
     t->start_counts = true;
     t->ctx.stop = stop_at_once;
     assert_int_equal(toy_run(t, &o, true, w, &r), QKV_STOPPED);
-    assert_true(r.usable && r.best_step == 0 && t->steps_seen == 0 && t->evaluations == 1 && t->end.stopped);
+    assert_true(!r.usable && r.best_step == 0 && t->steps_seen == 0 && t->evaluations == 1 && t->end.stopped);
     toy_end(t);
     toy_start(t, 6, 1); /* diverged from the first step on */
     t->start_counts = true;
