@@ -116,3 +116,12 @@ qkv_status qkv_batches_make(qkv_ctx *ctx, const int64_t *offset, int64_t rows, i
     if (status != QKV_OK) qkv_batches_free(ctx, batches);
     return status;
 }
+
+int64_t qkv_longest_row(const int64_t *offset, int64_t rows) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t n = offset[i + 1] - offset[i];
+        if (n > most) most = n;
+    }
+    return most;
+}

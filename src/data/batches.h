@@ -38,6 +38,9 @@ qkv_status qkv_batches_make(qkv_ctx *ctx, const int64_t *offset, int64_t rows, i
                             uint64_t seed, int64_t epoch, qkv_batches *batches) QKV_MUST_USE;
 void qkv_batches_free(qkv_ctx *ctx, qkv_batches *batches);
 
+/* Tokens of the longest of `rows` rows. */
+int64_t qkv_longest_row(const int64_t *offset, int64_t rows);
+
 /* Bytes of the batches of so many rows, and of those and all that making them needs for a moment. */
 static inline int64_t qkv_batches_bytes(int64_t rows) { return 16 * (rows + 1); }
 static inline int64_t qkv_batches_peak(int64_t rows) { return 80 * (rows + 1); }

@@ -28,6 +28,11 @@ static inline double qkv_classify_epochs(const qkv_classify_options *o, int64_t 
     return o->epochs > 0 ? o->epochs : rows < QKV_CLASSIFY_FEW_ROWS ? 3 : 4;
 }
 
+/* Whether there is a linear model beside the network: not where there is no choice. */
+static inline bool qkv_classify_has_bag(const qkv_classify_options *o, int64_t classes) {
+    return o->ngrams > 0 && (classes != 1 || o->multi_label);
+}
+
 typedef struct qkv_classify_source {
     const char *train, *dev; /* files; dev NULL: one row in ten of the training rows */
     /* Instead of the files: rows that are in memory, of which a run takes what it needs and changes nothing. */

@@ -108,7 +108,7 @@ qkv_status qkv_beside_make(qkv_ctx *ctx, const qkv_classify_options *options, in
         .seed = options->seed,
     };
     *b = (qkv_beside){.blend = qkv_blend_even()};
-    if (o.ngrams == 0 || (classes == 1 && !options->multi_label)) return QKV_OK;
+    if (!qkv_classify_has_bag(options, classes)) return QKV_OK;
     if (classes * rows > SLOW)
         qkv_log(ctx, "the linear model has to tell %lld classes apart in %lld texts, which takes a while; --ngrams 0 leaves it out",
                 (long long)classes, (long long)rows);

@@ -123,19 +123,10 @@ static qkv_status try_pieces(finder *f) {
     return QKV_OK;
 }
 
-static int64_t longest(const qkv_ragged *rows) {
-    int64_t most = 0;
-    for (int64_t i = 0; i < rows->count; i++) {
-        int64_t n = rows->offset[i + 1] - rows->offset[i];
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 /* A half, a quarter, ... of the longest row, or of the limit where there is a vector for each place. */
 static qkv_status try_length(finder *f) {
     const qkv_classify_options *asked = f->ask->options;
-    const int64_t most = longest(f->ask->train);
+    const int64_t most = qkv_longest_row(f->ask->train->offset, f->ask->train->count);
     const bool by_limit = asked->position == QKV_POSITION_LEARNED || asked->max_length < most;
     bool yes = false;
     for (int64_t n = (by_limit ? asked->max_length : most) / 2; !yes && n >= 8; n /= 2) {

@@ -198,7 +198,7 @@ qkv_config qkv_classify_config(const qkv_classify_options *o, int64_t vocab, int
         .head_dim = o->heads > 0 && o->dim > o->heads ? o->dim / o->heads : 1,
         .ffn = o->ffn > 0 ? o->ffn : 4 * o->dim,
         .max_length = o->max_length,
-        .ngrams = classes != 1 || o->multi_label ? o->ngrams : 0,
+        .ngrams = qkv_classify_has_bag(o, classes) ? o->ngrams : 0,
         .position = (qkv_position)o->position,
         .pooling = (qkv_pooling)o->pooling,
         .norm = (qkv_norm)o->norm,

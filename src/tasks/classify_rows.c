@@ -143,11 +143,11 @@ static qkv_status report_data(qkv_job *j) {
 static qkv_status learn_bag(qkv_job *j) {
     const qkv_bag_data seen = {&j->train_table, &j->train}, held = {&j->dev_table, &j->dev};
     qkv_train_event event = {.kind = QKV_TRAIN_LINEAR, .u.linear = {.ngrams = j->o->ngrams, .runs = -1}};
-    const bool any = j->o->ngrams > 0 && (j->labels.count > 1 || j->o->multi_label), told = j->callbacks && j->callbacks->event;
+    const bool told = j->callbacks && j->callbacks->event;
     double begun = qkv_now();
-    if (any && told) j->callbacks->event(j->callbacks->user, &event);
+    if (!qkv_classify_has_bag(j->o, j->labels.count)) return QKV_OK;
+    if (told) j->callbacks->event(j->callbacks->user, &event);
     QKV_TRY(qkv_beside_make(j->ctx, j->o, j->labels.count, j->class_weight, &seen, &held, j->held_out, &j->beside));
-    if (!qkv_beside_is(&j->beside)) return QKV_OK;
     event.u.linear = (qkv_train_linear){.ngrams = j->beside.bag.ngrams, .runs = j->beside.bag.features, .seconds = qkv_now() - begun};
     if (told) j->callbacks->event(j->callbacks->user, &event);
     return QKV_OK;

@@ -21,11 +21,7 @@ static qkv_status make_labels(qkv_ctx *ctx, const qkv_ragged *data, qkv_gather *
 
 qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows, qkv_gather *g) {
     *g = (qkv_gather){0};
-    int64_t longest = 0;
-    for (int64_t i = 0; i < data->count; i++) {
-        int64_t n = data->offset[i + 1] - data->offset[i];
-        if (n > longest) longest = n;
-    }
+    int64_t longest = qkv_longest_row(data->offset, data->count);
     g->max_rows = max_rows < data->count ? max_rows : data->count;
     g->max_tokens = longest > batch_tokens ? longest : batch_tokens;
     int64_t all = data->count > 0 ? data->offset[data->count] : 0;

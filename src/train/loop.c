@@ -354,15 +354,6 @@ static int64_t extra_blocks(const loop *l) {
     return (l->plan.steps > 0 ? 3 : 0) + (l->task->evaluate ? 1 : 0) + (moving_average(l) ? 1 : 0) + snapshot_slots(l);
 }
 
-static int64_t longest_row(const qkv_task *task) {
-    int64_t most = 0;
-    for (int64_t i = 0; i < task->rows; i++) {
-        int64_t n = task->offset[i + 1] - task->offset[i];
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 /* The whole run's bytes; what it plans stays in l->plan. */
 static qkv_status plan_way(void *self, qkv_way way, int64_t *bytes) {
     loop *l = self;
@@ -376,7 +367,7 @@ static qkv_status plan_way(void *self, qkv_way way, int64_t *bytes) {
 }
 
 static qkv_status choose_way(loop *l, qkv_choice *choice) {
-    const qkv_budget budget = {l->o->room, l->o->batch_tokens, longest_row(l->task), plan_way, l};
+    const qkv_budget budget = {l->o->room, l->o->batch_tokens, qkv_longest_row(l->task->offset, l->task->rows), plan_way, l};
     QKV_TRY(qkv_budget_choose(&budget, choice));
     return choice->fits ? QKV_OK : plan_way(l, choice->way, &choice->bytes);
 }
