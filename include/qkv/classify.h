@@ -31,7 +31,7 @@ typedef struct qkv_classify_options {
     int pair;        /* 1: two texts a row, encoded as one with a separator token between */
     int balance;     /* 1: labels weigh inversely to how often they occur, 1 on average */
     /* training */
-    double epochs; /* may be a fraction; 0: 3 below 10,000 training rows, else 4 */
+    double epochs; /* may be a fraction */
     int64_t steps; /* 0: by epochs */
     int64_t batch_tokens, batch_rows, accumulate; /* a batch: at most so many tokens and rows (rows 0: no limit) */
     double lr, embedding_lr; /* peak rates of the dense weights and of the embedding table (0: 6 * lr) */

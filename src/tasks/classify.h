@@ -22,12 +22,6 @@ qkv_config qkv_classify_config(const qkv_classify_options *options, int64_t voca
 struct qkv_table;
 
 /* Where the rows of a run come from. */
-/* Below so many training rows a set is a small one: fewer epochs, and runs of words that occur once count. */
-enum { QKV_CLASSIFY_FEW_ROWS = 10000 };
-static inline double qkv_classify_epochs(const qkv_classify_options *o, int64_t rows) {
-    return o->epochs > 0 ? o->epochs : rows < QKV_CLASSIFY_FEW_ROWS ? 3 : 4;
-}
-
 /* Whether there is a linear model beside the network: not where there is no choice. */
 static inline bool qkv_classify_has_bag(const qkv_classify_options *o, int64_t classes) {
     return o->ngrams > 0 && (classes != 1 || o->multi_label);

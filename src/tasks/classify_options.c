@@ -21,7 +21,7 @@
 
 static const qkv_option options_list[] = {
 #define GROUP "Training"
-    REAL("epochs", epochs, "0", 0, 1e6, "passes over the training rows; may be a fraction (0: 3 below 10,000 rows, else 4)"),
+    REAL("epochs", epochs, "4", 0.001, 1e6, "passes over the training rows; may be a fraction"),
     INT("steps", steps, "0", 0, 1e12, "optimizer steps, instead of epochs (0: by epochs)"),
     {"seed", QKV_OPTION_SEED, AT(seed), "1", 0, 0, NULL, GROUP, "of weights, order of rows and dropout; same seed, same bits"},
     INT("batch-tokens", batch_tokens, "4096", 1, 1e8, "tokens of a batch at most; a longer row is a batch of its own"),

@@ -211,7 +211,7 @@ static qkv_loop_options loop_options(const qkv_job *j) {
     const qkv_classify_options *o = j->o;
     bool pointless = j->labels.count == 1 && !o->multi_label; /* the softmax of one class is 1 whatever the weights are */
     return (qkv_loop_options){
-        .epochs = pointless ? 0 : qkv_classify_epochs(o, j->train.rows.count),
+        .epochs = pointless ? 0 : o->epochs,
         .steps = pointless ? 0 : o->steps,
         .batch_tokens = o->batch_tokens,
         .batch_rows = o->batch_rows,

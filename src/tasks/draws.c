@@ -46,7 +46,7 @@ static double get(const qkv_classify_options *o, int axis) {
     case TOKEN_DROPOUT:
         return o->token_dropout;
     case EPOCHS:
-        return o->epochs > 0 ? o->epochs : 3.5;
+        return o->epochs;
     case VOCAB:
         return (double)o->vocab;
     default:
