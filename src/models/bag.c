@@ -59,9 +59,13 @@ static qkv_status room(qkv_ctx *ctx, int64_t need, int64_t *have, uint64_t **arr
 
 static qkv_status keys_of(qkv_bag_reader *r, const char *text, int64_t length, int64_t *count) {
     const int64_t ngrams = r->bag->ngrams;
-    QKV_TRY(room(r->bag->ctx, length, &r->word_room, &r->words));
-    int64_t n = qkv_words(text, length, r->words), k = 0;
-    QKV_TRY(room(r->bag->ctx, n * (ngrams + 1), &r->key_room, &r->keys));
+    QKV_TRY(room(r->bag->ctx, 2 * length, &r->word_room, &r->words));
+    uint64_t *beginning = r->words + length;
+    int64_t beginnings, n = qkv_words(text, length, r->words, beginning, &beginnings), k;
+    if (!r->bag->beginnings) beginnings = 0;
+    k = beginnings;
+    QKV_TRY(room(r->bag->ctx, n * (ngrams + 1) + beginnings, &r->key_room, &r->keys));
+    if (beginnings > 0) memcpy(r->keys, beginning, (size_t)beginnings * sizeof *beginning);
     for (int64_t i = 0; i < n; i++) {
         uint64_t run = r->words[i];
         bool characters = qkv_word_is_character(run);

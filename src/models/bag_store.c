@@ -63,6 +63,7 @@ qkv_status qkv_bag_from_file(qkv_model *model, const qkv_safetensors *file) {
     *b = (qkv_bag){
         .ctx = ctx,
         .ngrams = model->config.ngrams,
+        .beginnings = true,
         .features = keys->count,
         .classes = classes,
         .normalize = (qkv_normalization)qkv_tokenizer_options_of(model->tokenizer)->normalize,

@@ -5,7 +5,8 @@
 #include "tasks/classify.h"
 #include "train/bag_fit.h"
 
-/* Below so many texts runs of words that occur once count. */
+/* Below so many texts runs of words that occur once count, and beginnings of words: the words of a family share what they say, where
+ * each alone is too rare to say much. */
 enum { FEW_ROWS = 10000 };
 /* Of a bag whose smallest number of texts a run is not asked for: 256 MB. */
 static const int64_t MOST_WEIGHTS = 1 << 26;
@@ -102,6 +103,7 @@ qkv_status qkv_beside_make(qkv_ctx *ctx, const qkv_classify_options *options, in
     const int64_t rows = train->table->count, asked = options->ngram_min_rows;
     qkv_bag_options o = {
         .ngrams = options->ngrams,
+        .beginnings = rows < FEW_ROWS,
         .min_rows = asked > 0 ? asked : rows < FEW_ROWS ? 1 : 3,
         .most = asked > 0 ? 0 : MOST_WEIGHTS,
         .classes = classes,

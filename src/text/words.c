@@ -5,6 +5,10 @@
 #include "base/rng.h"
 #include "text/utf8.h"
 
+/* What a word has in common with its other forms and with its family, in languages that change the ends of words (docs/quality.md). */
+enum { SHORT_BEGINNING = 4, LONG_BEGINNING = 6 };
+static const uint64_t BEGINNING_DOMAIN = 0x626567696e;
+
 typedef enum kind { SPACE, LETTER, ALONE, CHARACTER } kind;
 
 /* Blocks of scripts that put no space between words. */
@@ -27,8 +31,9 @@ static kind kind_of(int32_t c) {
     return g >= UTF8PROC_CATEGORY_ZS || g == UTF8PROC_CATEGORY_CN ? SPACE : ALONE;
 }
 
-int64_t qkv_words(const char *text, int64_t length, uint64_t *hash) {
-    int64_t count = 0;
+int64_t qkv_words(const char *text, int64_t length, uint64_t *hash, uint64_t *beginning, int64_t *beginnings) {
+    int64_t count = 0, letters = 0;
+    *beginnings = 0;
     bool open = false; /* the last word may go on */
     for (int64_t i = 0; i < length;) {
         int32_t c;
@@ -36,8 +41,11 @@ int64_t qkv_words(const char *text, int64_t length, uint64_t *hash) {
         i += size < 0 ? -size : size;
         kind k = kind_of(c);
         uint64_t lower = (uint64_t)(c < 128 ? (c >= 'A' && c <= 'Z' ? c + 32 : c) : utf8proc_tolower(c));
-        if (k == LETTER && open) hash[count - 1] = qkv_key2(hash[count - 1], lower) & ~(uint64_t)1;
-        else if (k != SPACE) hash[count++] = (qkv_mix64(lower) & ~(uint64_t)1) | (k == CHARACTER);
+        letters = k == LETTER && open ? letters + 1 : 1;
+        if (letters > 1) {
+            if (letters == SHORT_BEGINNING + 1 || letters == LONG_BEGINNING + 1) beginning[(*beginnings)++] = qkv_key2(BEGINNING_DOMAIN, hash[count - 1]);
+            hash[count - 1] = qkv_key2(hash[count - 1], lower) & ~(uint64_t)1;
+        } else if (k != SPACE) hash[count++] = (qkv_mix64(lower) & ~(uint64_t)1) | (k == CHARACTER);
         open = k == LETTER;
     }
     return count;

@@ -9,8 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Writes the words' hashes, in order, and returns how many there are: at most one a byte, so `hash` needs `length` places. */
-int64_t qkv_words(const char *text, int64_t length, uint64_t *hash);
+/* Writes the words' hashes, in order, and returns how many there are: at most one a byte, so `hash` needs `length` places.
+ * beginning[*beginnings] are hashes of the first 4 letters of each word that has more, and of the first 6 of each that has more, other
+ * than those of words: at most 2 for 7 bytes, so `length` places do. */
+int64_t qkv_words(const char *text, int64_t length, uint64_t *hash, uint64_t *beginning, int64_t *beginnings);
 
 /* Whether a word is one character of a script without spaces. */
 static inline bool qkv_word_is_character(uint64_t hash) { return hash & 1; }

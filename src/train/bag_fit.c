@@ -55,7 +55,7 @@ static qkv_status count_text(census *c, int64_t text, const uint64_t *keys, int6
 }
 
 static qkv_status count_all(census *c, const qkv_bag *bag, const qkv_bag_texts *t) {
-    if (t->rows >= INT32_MAX) return qkv_fail(c->ctx, QKV_BAD_DATA, "%lld texts are more than a bag can count", (long long)t->rows);
+    if (t->rows >= INT32_MAX) return qkv_fail(c->ctx, QKV_BAD_DATA, "%lld texts are more than a linear model can count", (long long)t->rows);
     qkv_bag_reader reader = {.bag = bag};
     qkv_status status = QKV_OK;
     for (int64_t i = 0; status == QKV_OK && i < t->rows; i++) {
@@ -80,7 +80,7 @@ static qkv_status take_features(const census *c, const qkv_bag_options *o, qkv_b
     bag->features = frequent(c, min_rows);
     while (o->most > 0 && bag->features > o->most / bag->classes) bag->features = frequent(c, ++min_rows);
     if (bag->features > INT32_MAX)
-        return qkv_fail(c->ctx, QKV_BAD_DATA, "%lld runs of words are more than a bag can hold", (long long)bag->features);
+        return qkv_fail(c->ctx, QKV_BAD_DATA, "%lld runs of words are more than a linear model can hold", (long long)bag->features);
     QKV_TRY(qkv_alloc(c->ctx, bag->features, sizeof *bag->key, &bag->key));
     QKV_TRY(qkv_alloc(c->ctx, bag->features, sizeof *items, &items));
     for (int64_t i = 0, n = 0; i <= c->mask; i++)
@@ -221,7 +221,8 @@ static qkv_status fit(qkv_bag *bag, const qkv_bag_options *o, const qkv_bag_text
 qkv_status qkv_bag_fit(qkv_ctx *ctx, const qkv_bag_options *options, const qkv_bag_texts *train, const qkv_bag_texts *dev,
                        qkv_bag *bag, double *cost) {
     double chosen = options->cost;
-    *bag = (qkv_bag){.ctx = ctx, .ngrams = options->ngrams, .classes = options->classes, .normalize = options->normalize};
+    *bag = (qkv_bag){.ctx = ctx, .ngrams = options->ngrams, .beginnings = options->beginnings, .classes = options->classes,
+                     .normalize = options->normalize};
     qkv_status status = fit(bag, options, train, dev, &chosen);
     if (cost) *cost = chosen;
     if (status != QKV_OK) qkv_bag_free(bag);

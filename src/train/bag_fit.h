@@ -7,6 +7,7 @@
 
 typedef struct qkv_bag_options {
     int64_t ngrams;   /* longest run of words, 1 or more */
+    bool beginnings;  /* of words count, too: see text/words.h */
     int64_t min_rows; /* a run must be in so many texts */
     int64_t most;     /* weights, classes times runs: where there would be more, runs must be in more texts; 0: no limit */
     int64_t classes;

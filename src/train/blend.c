@@ -5,7 +5,7 @@
 
 #include "base/exact.h"
 
-enum { STEPS = 30, HALVINGS = 30 };
+enum { STEPS = 30, HALVINGS = 30, SHARES = 16 };
 static const double HOLD = 4, MIDDLE = 0.5;
 
 /* Value, gradient and Hessian in the two factors. */
@@ -29,6 +29,16 @@ static double log_total(const qkv_blend_rows *r, qkv_blend b, int64_t row) {
     for (int64_t c = 0; c < r->classes; c++) most = fmax(most, score_of(r, b, row, c));
     for (int64_t c = 0; c < r->classes; c++) total += qkv_exact_exp(score_of(r, b, row, c) - most);
     return most + qkv_exact_log(total);
+}
+
+static double loss_of(const qkv_blend_rows *r, qkv_blend b, int64_t row) {
+    if (!r->label_at) return r->target[row] < 0 ? 0 : log_total(r, b, row) - score_of(r, b, row, r->target[row]);
+    double loss = 0;
+    for (int64_t c = 0; c < r->classes; c++) {
+        double t = score_of(r, b, row, c);
+        loss += qkv_exact_softplus(t) - (has_label(r, row, c) ? t : 0);
+    }
+    return loss;
 }
 
 static void add_softmax(const qkv_blend_rows *r, qkv_blend b, int64_t row, sums *s) {
@@ -110,7 +120,7 @@ qkv_blend qkv_blend_fit_bag(const qkv_blend_rows *r) {
 }
 
 /* A convex function of two: where its minimum is out of bounds, the one within is at a bound. */
-qkv_blend qkv_blend_fit(const qkv_blend_rows *r) {
+qkv_blend qkv_blend_best(const qkv_blend_rows *r) {
     qkv_blend b = minimum(r, qkv_blend_even(), true, true);
     if (b.net >= 0 && b.bag >= 0) return b;
     qkv_blend only_bag = minimum(r, (qkv_blend){0, MIDDLE}, false, true), only_net = minimum(r, (qkv_blend){MIDDLE, 0}, true, false);
@@ -120,13 +130,65 @@ qkv_blend qkv_blend_fit(const qkv_blend_rows *r) {
     return sums_at(r, only_bag).value <= sums_at(r, only_net).value ? only_bag : only_net;
 }
 
+/* ---- the least weight for the network ---- */
+
+/* With so much of the network. */
+static qkv_blend with_net(const qkv_blend_rows *r, qkv_blend best, double net) {
+    if (net == 0) return qkv_blend_fit_bag(r);
+    qkv_blend b = minimum(r, (qkv_blend){net, best.bag}, false, true);
+    return b.bag > 0 ? b : (qkv_blend){net, 0};
+}
+
+/* Whether the rows' losses by `b` are on average higher than by `best` by no more than one standard error of the difference. */
+static bool as_good(const qkv_blend_rows *r, qkv_blend best, qkv_blend b) {
+    double sum = 0, squares = 0, n = 0;
+    for (int64_t i = 0; i < r->rows; i++) {
+        if (!r->label_at && r->target[i] < 0) continue;
+        double d = loss_of(r, b, i) - loss_of(r, best, i);
+        sum += d, squares += d * d, n++;
+    }
+    return n > 1 && (sum <= 0 || sum * sum <= (squares - sum * sum / n) * n / (n - 1));
+}
+
+/* The same ratio of the two, scaled to the least loss. */
+static qkv_blend rescaled(const qkv_blend_rows *r, qkv_blend b) {
+    sums at = sums_at(r, b);
+    for (int i = 0; i < STEPS; i++) {
+        double slope = at.g[0] * b.net + at.g[1] * b.bag, step = 1;
+        double bend = at.h[0] * b.net * b.net + 2 * at.h[1] * b.net * b.bag + at.h[2] * b.bag * b.bag;
+        qkv_blend next = b;
+        sums there = at;
+        for (int k = 0; k < HALVINGS; k++, step /= 2) {
+            double by = 1 - step * slope / bend;
+            next = (qkv_blend){by * b.net, by * b.bag};
+            if (by > 0 && (there = sums_at(r, next)).value < at.value) break;
+        }
+        if (!(there.value < at.value)) break;
+        b = next, at = there;
+    }
+    return b;
+}
+
+/* The loss is convex and so falls all the way from the bag alone to the best: the first share that is as good is found by halving. */
+qkv_blend qkv_blend_fit(const qkv_blend_rows *r) {
+    const qkv_blend best = qkv_blend_best(r);
+    qkv_blend least = best;
+    if (best.net == 0 || best.bag == 0 || (best.net == MIDDLE && best.bag == MIDDLE)) return best; /* nothing to choose, or by nothing */
+    int good = SHARES;
+    for (int low = -1; good - low > 1;) {
+        int share = (low + good) / 2;
+        qkv_blend b = with_net(r, best, best.net * share / SHARES);
+        if (as_good(r, best, b)) good = share, least = b;
+        else low = share;
+    }
+    return good < SHARES && good > 0 ? rescaled(r, least) : least;
+}
+
 double qkv_blend_row(const qkv_blend_rows *r, qkv_blend b, int64_t row, real *probabilities) {
-    double loss = 0, log_sum = r->label_at ? 0 : log_total(r, b, row);
+    double log_sum = r->label_at ? 0 : log_total(r, b, row);
     for (int64_t c = 0; c < r->classes; c++) {
         double t = score_of(r, b, row, c);
         probabilities[c] = (real)(r->label_at ? qkv_exact_sigmoid(t) : qkv_exact_exp(t - log_sum));
-        if (r->label_at) loss += qkv_exact_softplus(t) - (has_label(r, row, c) ? t : 0);
     }
-    if (!r->label_at && r->target[row] >= 0) loss = log_sum - score_of(r, b, row, r->target[row]);
-    return loss;
+    return loss_of(r, b, row);
 }

@@ -199,7 +199,7 @@ steps=$(json out result.steps)
 run 0 train classify "$train" -o e $quick --evaluate 0.001 --average checkpoints --log log --json
 has err '^mean of the last evaluations  dev loss '
 is "evaluations of a mean" "$(grep -c '"averaged":true' log)" 1
-run 0 train classify "$train" -o e $quick --average ema --json
+run 0 train classify "$train" -o e $quick --average ema --ngrams 0 --json
 has err '^kept +the moving average, step '
 is "averaged" "$(json out result.averaged)" true
 run 2 train classify "$train" -o e $quick --average mean

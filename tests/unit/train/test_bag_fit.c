@@ -9,7 +9,7 @@
 static int64_t keys(const char *text, int64_t ngrams, uint64_t *out) {
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = test_ctx(&memory);
-    const qkv_bag bag = {.ctx = &ctx, .ngrams = ngrams};
+    const qkv_bag bag = {.ctx = &ctx, .ngrams = ngrams, .beginnings = true};
     qkv_bag_reader reader = {.bag = &bag};
     int64_t count;
     assert_int_equal(qkv_bag_read(&reader, text, (int64_t)strlen(text), &count), QKV_OK);
@@ -22,18 +22,21 @@ static int64_t keys(const char *text, int64_t ngrams, uint64_t *out) {
 static void runs_of_words(void **state) {
     (void)state;
     uint64_t a[64], b[64];
-    assert_int_equal(keys("one two three", 1, a), 3);
-    assert_int_equal(keys("one two three", 2, a), 5);
-    assert_int_equal(keys("one two three", 9, a), 6);
+    assert_int_equal(keys("one two four", 1, a), 3);
+    assert_int_equal(keys("one two four", 2, a), 5);
+    assert_int_equal(keys("one two four", 9, a), 6);
     assert_int_equal(keys("", 3, a), 0);
-    assert_int_equal(keys("two three", 2, b), 3);
-    assert_int_equal(keys("one two three", 2, a), 5); /* one, one two, two, two three, three */
+    assert_int_equal(keys("two four", 2, b), 3);
+    assert_int_equal(keys("one two four", 2, a), 5); /* one, one two, two, two four, four */
     assert_memory_equal(a + 2, b, 3 * sizeof *b);
-    keys("three two", 2, a);
+    keys("four two", 2, a);
     assert_true(a[1] != b[1]); /* order counts */
     assert_int_equal(keys("\xE4\xB8\xAD\xE5\x9B\xBD\xE4\xBA\xBA", 2, a), 6);   /* three Han characters: runs of three, too */
     assert_int_equal(keys("\xE4\xB8\xAD\xE5\x9B\xBD abc", 2, a), 5);          /* but not across into words */
     assert_int_equal(keys("\xE4\xB8\xAD\xE5\x9B\xBD\xE4\xBA\xBA", 1, a), 5);
+    assert_int_equal(keys("fourteen more", 2, a), 5); /* "four" and "fourte" first */
+    assert_int_equal(keys("fourths", 1, b), 3);
+    assert_true(a[0] == b[0] && a[1] != b[1]);
 }
 
 enum { ROWS = 120 };
@@ -85,6 +88,40 @@ static void learns_runs(void **state) {
     for (int i = 0; i < ROWS; i++) assert_int_equal(best(&b, t.at[i]), t.target[i]);
     qkv_bag_free(&b);
     assert_int_equal(memory.blocks, 0);
+}
+
+/* How far a word that was never seen speaks for class 1 of two, whose words begin as it does. */
+static double says(bool beginnings, const char *word) {
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    const char *text[ROWS];
+    int64_t length[ROWS];
+    int32_t target[ROWS];
+    static const char *const seen[2][2] = {{"horrible", "horribly"}, {"delighted", "delights"}};
+    for (int i = 0; i < ROWS; i++) {
+        text[i] = seen[i % 2][i / 2 % 2];
+        length[i] = (int64_t)strlen(text[i]);
+        target[i] = i % 2;
+    }
+    const qkv_bag_texts rows = {.rows = ROWS, .texts = text, .lengths = length, .target = target};
+    const qkv_bag_options o = {.ngrams = 1, .beginnings = beginnings, .min_rows = 1, .classes = 2, .cost = 1, .seed = 1};
+    qkv_bag b;
+    assert_int_equal(qkv_bag_fit(&ctx, &o, &rows, NULL, &b, NULL), QKV_OK);
+    assert_int_equal(b.features, beginnings ? 8 : 4);
+    uint64_t k[16];
+    int32_t found[16];
+    real s[2];
+    qkv_bag_score(&b, found, qkv_bag_find(&b, k, keys(word, 1, k), found), s);
+    const double by = (double)(s[1] - s[0] - (b.bias[1] - b.bias[0]));
+    qkv_bag_free(&b);
+    assert_int_equal(memory.blocks, 0);
+    return by;
+}
+
+static void learns_beginnings(void **state) {
+    (void)state;
+    assert_true(says(true, "Delightful") > 0.5 && says(true, "horribleness") < -0.5);
+    assert_true(says(false, "Delightful") == 0 && says(false, "horribleness") == 0);
 }
 
 /* Each row has its label and label 3: the labels are told apart, and 3 is always there. */
@@ -214,8 +251,9 @@ static void memory_may_end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_words), cmocka_unit_test(learns_runs), cmocka_unit_test(a_limit_to_the_weights),
-                                       cmocka_unit_test(any_number_of_labels), cmocka_unit_test(dev_rows_choose_the_cost), cmocka_unit_test(poor_data),
-                                       cmocka_unit_test(memory_may_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_words),        cmocka_unit_test(learns_runs),
+                                       cmocka_unit_test(learns_beginnings),    cmocka_unit_test(a_limit_to_the_weights),
+                                       cmocka_unit_test(any_number_of_labels), cmocka_unit_test(dev_rows_choose_the_cost),
+                                       cmocka_unit_test(poor_data),            cmocka_unit_test(memory_may_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void finds_the_minimum(void **state) {
     static const double voices[][2] = {{2, 2}, {3, 1}, {0.5, 3}, {0, 2}, {2, 0}, {-1, 2}, {2, -1}};
     for (size_t i = 0; i < sizeof voices / sizeof *voices; i++) {
         qkv_blend_rows r = fill(&s, voices[i][0], voices[i][1]);
-        qkv_blend b = qkv_blend_fit(&r);
+        qkv_blend b = qkv_blend_best(&r);
         check_minimum(&r, b);
         if (voices[i][0] > voices[i][1]) assert_true(b.net > b.bag);
         if (voices[i][0] < 0) assert_true(b.net == 0 && b.bag > 0);
@@ -66,8 +66,53 @@ static void finds_the_minimum(void **state) {
             assert_true(objective(&r, alone) <= objective(&r, (qkv_blend){0, alone.bag + 0.01}) &&
                         objective(&r, alone) <= objective(&r, (qkv_blend){0, alone.bag - 0.01}));
         r.label_at = s.at, r.labels = s.target, r.target = NULL; /* the same with a sigmoid a class */
-        check_minimum(&r, qkv_blend_fit(&r));
+        check_minimum(&r, qkv_blend_best(&r));
     }
+}
+
+/* How much higher the rows' losses are by `b` than by `best`, in standard errors. */
+static double errors_above(const qkv_blend_rows *r, qkv_blend best, qkv_blend b) {
+    real p[CLASSES];
+    double sum = 0, squares = 0, n = (double)r->rows;
+    for (int64_t i = 0; i < r->rows; i++) {
+        double d = qkv_blend_row(r, b, i, p) - qkv_blend_row(r, best, i, p);
+        sum += d, squares += d * d;
+    }
+    return sum / n / sqrt((squares / n - sum / n * (sum / n)) / (n - 1));
+}
+
+static void check_least(const qkv_blend_rows *r) {
+    const qkv_blend best = qkv_blend_best(r), b = qkv_blend_fit(r);
+    assert_true(b.net >= 0 && b.bag > 0);
+    assert_true(b.net / b.bag < best.net / best.bag);
+    assert_true(errors_above(r, best, b) <= 1);
+    /* clearly less of the network, a step being a sixteenth, is worse at its best scale */
+    const double less = b.net / b.bag - 2.5 / 16 * best.net / best.bag;
+    qkv_blend scaled = {less, 1};
+    for (double bag = 0.05; bag < 2; bag += 0.05)
+        if (objective(r, (qkv_blend){less * bag, bag}) < objective(r, scaled)) scaled = (qkv_blend){less * bag, bag};
+    assert_true(less > 0 && errors_above(r, best, scaled) > 1);
+    for (int i = -1; i <= 1; i += 2)
+        assert_true(objective(r, b) <= objective(r, (qkv_blend){b.net * (1 + 0.01 * i), b.bag * (1 + 0.01 * i)}) + 1e-9);
+}
+
+/* A network that says little more than the bag does is not heard; one that says much is, and a bit less than by the minimum. */
+static void least_weight(void **state) {
+    (void)state;
+    static scores s;
+    qkv_blend_rows r = fill(&s, 0.1, 3);
+    assert_true(qkv_blend_best(&r).net > 0);
+    qkv_blend b = qkv_blend_fit(&r), alone = qkv_blend_fit_bag(&r);
+    assert_true(b.net == 0 && b.bag == alone.bag);
+    r = fill(&s, 2, 0.1);
+    b = qkv_blend_fit(&r);
+    assert_true(b.net > 5 * b.bag);
+    r = fill(&s, 2, 2);
+    assert_true(qkv_blend_fit(&r).net > 0);
+    check_least(&r);
+    r.label_at = s.at, r.labels = s.target, r.target = NULL;
+    assert_true(qkv_blend_fit(&r).net > 0);
+    check_least(&r);
 }
 
 /* Rows that all are right would want scores without end; no rows, and rows of no class, want nothing; rows that say the contrary are
@@ -93,6 +138,6 @@ static void ends(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_the_minimum), cmocka_unit_test(ends)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_the_minimum), cmocka_unit_test(least_weight), cmocka_unit_test(ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
