@@ -22,39 +22,6 @@ int cli_wrong_use(const cli_verb *verb, const char *format, ...) {
     return CLI_WRONG_USE;
 }
 
-/* ---- the nearest name ---- */
-
-/* Letters to insert, delete, replace or swap with their neighbour. Names are short. */
-static size_t edit_distance(const char *a, const char *b) {
-    enum { MOST = 40 };
-    size_t n = strlen(a), m = strlen(b), row[3][MOST + 1];
-    if (n > MOST || m > MOST) return MOST;
-    for (size_t j = 0; j <= m; j++) row[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *now = row[i % 3], *before = row[(i + 2) % 3], *older = row[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
-            if (before[j] + 1 < best) best = before[j] + 1;
-            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && older[j - 2] + 1 < best) best = older[j - 2] + 1;
-            now[j] = best;
-        }
-    }
-    return row[n % 3][m];
-}
-
-void cli_nearest_try(cli_nearest *best, const char *given, const char *candidate) {
-    size_t length = strlen(given), distance = edit_distance(given, candidate);
-    /* An abbreviation is as near as one slip. */
-    if (length >= 2 && !strncmp(given, candidate, length)) distance = 1;
-    size_t limit = length <= 3 ? 1 : length <= 6 ? 2 : 3;
-    if (distance <= limit && (!best->name || distance < best->distance)) {
-        best->name = candidate;
-        best->distance = distance;
-    }
-}
-
 /* ---- one option ---- */
 
 typedef struct reader {
@@ -81,17 +48,6 @@ static const qkv_option *library_option(const cli_verb *verb, const char *name, 
     return NULL;
 }
 
-static int unknown_option(const cli_verb *verb, const char *name, size_t length) {
-    char given[64];
-    snprintf(given, sizeof given, "%.*s", (int)(length < 60 ? length : 60), name);
-    cli_nearest best = {0};
-    for (size_t i = 0; i < verb->count; i++) cli_nearest_try(&best, given, verb->options[i].name);
-    const qkv_option_table *table = verb->table ? verb->table() : NULL;
-    for (size_t i = 0; table && i < table->count; i++) cli_nearest_try(&best, given, table->options[i].name);
-    if (best.name) return cli_wrong_use(verb, "there is no option --%s; did you mean --%s?", given, best.name);
-    return cli_wrong_use(verb, "there is no option --%s", given);
-}
-
 static int set_own(reader *r, const cli_option *option, const char *value) {
     char *field = r->values + option->offset;
     if (option->kind == CLI_FLAG) {
@@ -106,7 +62,7 @@ static int set_own(reader *r, const cli_option *option, const char *value) {
         [CLI_INT] = QKV_OPTION_INT, [CLI_REAL] = QKV_OPTION_REAL, [CLI_SPAN] = QKV_OPTION_SPAN, [CLI_SEED] = QKV_OPTION_SEED};
     const qkv_option one = {option->name, type[option->kind], option->offset, option->fallback ? option->fallback : "0",
                             option->min,  option->max,        NULL,           "",
-                            option->help};
+                            option->help, NULL};
     const qkv_option_table table = {r->verb->name, &one, 1, r->verb->struct_size};
     if (qkv_options_set(r->ctx, &table, r->values, option->name, value) != QKV_OK)
         return cli_wrong_use(r->verb, "--%s", qkv_message(r->ctx)); /* "threads=x: expected ..." */
@@ -164,7 +120,7 @@ static int long_option(reader *r, const char *text) {
         if (option && option->type != QKV_OPTION_BOOL) option = NULL;
         if (option) value = "no";
     }
-    if (!option) return unknown_option(r->verb, text, length);
+    if (!option) return cli_unknown_option(r->verb, "--", text, length);
     if (!value && option->type == QKV_OPTION_BOOL) {
         int code = bool_value(r, option, &value);
         if (code != CLI_GO_ON) return code;
@@ -176,6 +132,7 @@ static int long_option(reader *r, const char *text) {
 }
 
 static int short_option(reader *r, const char *text) {
+    if (cli_is_fasttext(text)) return cli_unknown_option(r->verb, "-", text, strlen(text)); /* -output is not -o utput */
     for (size_t i = 0; i < r->verb->count; i++) {
         const cli_option *option = &r->verb->options[i];
         if (!option->letter || option->letter != text[0]) continue;
@@ -188,7 +145,7 @@ static int short_option(reader *r, const char *text) {
         if (!value) return needs_value(r, option->name, option->value);
         return set_own(r, option, value);
     }
-    return cli_wrong_use(r->verb, "there is no option -%s", text);
+    return cli_unknown_option(r->verb, "-", text, strlen(text));
 }
 
 /* ---- the whole line ---- */

@@ -64,7 +64,7 @@ static void describe(work *w, const attend_values *values, int64_t heads, int64_
 static void *floats(int64_t a, int64_t b, int64_t c) {
     double bytes = (double)a * (double)b * (double)c * sizeof(float);
     if (bytes > (double)(SIZE_MAX / 4)) {
-        cli_say("out of memory (%.3g bytes asked for)", bytes);
+        cli_say("out of memory (%s asked for)", cli_bytes(bytes).s);
         exit(CLI_FAILED);
     }
     return cli_alloc((size_t)(a * b * c) * sizeof(float));

@@ -240,7 +240,7 @@ const cli_verb cli_bench = {
     .summary = "how fast it runs here, beside what the machine could do",
     .about =
         "Measures the machine's ceilings (multiply-adds from registers alone, bytes from memory and from each cache) and then the "
-        "pieces of the library: gemm, attention, pointwise, layer, train, predict; one of their cases, like attention.forward; all "
+        "pieces of the library: gemm, attention, pointwise, layer, recurrence, train, predict; one of their cases, like attention.forward; all "
         "of "
         "them (the default, about ten minutes); or peak, the ceilings alone.\n\n"
         "Rate counts useful operations only: pairs that see each other, 1 multiply-add = 2. Floor is the time that no program "

@@ -41,6 +41,11 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
+/* What an option of the program itself needs to have an effect, as qkv_option says it: options of the program or the library. */
+typedef struct cli_need {
+    const char *option, *needs;
+} cli_need;
+
 typedef struct cli_verb cli_verb;
 struct cli_verb {
     const char *name, *task; /* "train", "classify"; task may be NULL */
@@ -50,13 +55,15 @@ struct cli_verb {
     const char *examples;    /* command lines without the leading "qkv " */
     const cli_option *options;
     size_t count;
+    const cli_need *needs; /* ends with a NULL; or NULL */
     size_t struct_size;                     /* of the struct that the options fill */
     const qkv_option_table *(*table)(void); /* more options, or NULL */
     int bare; /* 1: does something without arguments; others then print their help */
+    int no_labels, writes_labels; /* 1: of rows with labels, those are not read; labels are written */
     int (*run)(const cli_verb *verb, int argc, char **argv);
 };
 
-extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_embed, cli_info, cli_attend, cli_bench, cli_help;
+extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_embed, cli_info, cli_attend, cli_bench, cli_flops, cli_help;
 extern const cli_verb *const cli_verbs[]; /* ends with NULL */
 
 typedef struct cli_setting {
@@ -85,12 +92,22 @@ int cli_apply_settings(const cli_verb *verb, qkv_ctx *ctx, const cli_args *args,
 /* Says what is wrong with the command line and where the help is; returns CLI_WRONG_USE. */
 int cli_wrong_use(const cli_verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The name of the list that is nearest to `name`, NULL if none is near. */
-typedef struct cli_nearest {
-    const char *name;
-    size_t distance;
-} cli_nearest;
-void cli_nearest_try(cli_nearest *best, const char *given, const char *candidate);
+/* Why there is no such verb or option, and what may have been meant: what is near, or what fastText's is called here (hints.c). `name`
+ * without dashes, of `length` bytes; `dashes` as they stand on the line. CLI_WRONG_USE. */
+int cli_unknown_verb(const char *name);
+int cli_unknown_option(const cli_verb *verb, const char *dashes, const char *name, size_t length);
+int cli_is_fasttext(const char *name); /* 1: fastText has an option of that name */
+
+/* What is not an option, but options may need; NULL: it is so, else why not ("the model reads one text a row"). */
+typedef struct cli_facts {
+    const char *labels, *multi_label, *pair;
+} cli_facts;
+
+/* Refuses an option on the line that would have no effect (effect.c). `options`: the library's as they are now; both may be NULL. */
+int cli_check_effects(const cli_verb *verb, const cli_args *args, const void *values, const void *options, const cli_facts *facts);
+int cli_takes(const cli_verb *verb, const qkv_option *option); /* 0: it would never have one, and help leaves it out */
+/* Would the library's option have one? */
+int cli_has_effect(const cli_verb *verb, const void *values, const void *options, const qkv_option *option);
 
 void cli_help_overview(FILE *to);
 void cli_help_verb(FILE *to, const cli_verb *verb);
@@ -150,6 +167,7 @@ typedef enum cli_phase {
 void cli_signals_stoppable(void); /* from now on the first SIGINT, SIGTERM, SIGHUP only asks; the second ends at once */
 void cli_signals_phase(cli_phase phase);
 int cli_signals_got(void); /* the signal that asked, 0 if none did */
+void cli_signals_ask(int number); /* as if it had come: SIGPIPE, where results are all there is and nobody reads them */
 
 /* ---- numbers and text for people and for programs (format.c, json.c) ---- */
 
@@ -163,6 +181,7 @@ cli_text cli_si(double n, const char *unit); /* 12.3 GFLOP */
 cli_text cli_duration(double seconds);       /* 4.2 s, 3:07 min, 1:02:03 h */
 cli_text cli_percent(double share);          /* 79.61 %, or - for what is not a number */
 cli_text cli_loss(double loss);              /* 1.2345, or - for what is not a number */
+cli_text cli_short(double x);                 /* four digits or the whole part: 0.0312, 12.5, 16,384 */
 cli_text cli_of(int64_t n, const char *one); /* 1 row, 2 rows, 3 classes: cli_count and the plural */
 int cli_float9(float x, char to[24]);        /* as "%.9g", which reads back to the same float, some times as fast; the length */
 cli_text cli_float(float x);                 /* the shortest decimal that reads back to the same float */

@@ -12,7 +12,7 @@ typedef struct embed_values {
 
 static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(embed_values, output), "FILE", NULL, 0, 0,
-     "write to this file, which is there whole or not at all; a name that ends in .npy: as NumPy's, float32 [rows, dim]"},
+     "write to this file, which is there whole or not at all: NAME.npy as NumPy's, float32 [rows, dim]; .tsv, .txt or nothing: as text"},
     {"normalize-vectors", 0, CLI_FLAG, offsetof(embed_values, unit), NULL, NULL, 0, 0,
      "divide each vector by its length (L2), so that products of two are cosines; zeros stay zeros"},
     CLI_TEXTS_OPTIONS(offsetof(embed_values, texts)),
@@ -64,7 +64,10 @@ static int answer(void *user, cli_texts *t) {
     embedding *e = user;
     if (!e->vectors) e->vectors = cli_alloc((size_t)(t->capacity * e->dim) * sizeof *e->vectors);
     qkv_status status = qkv_classify_embed(t->model, t->count, t->text, t->length, e->vectors, t->dropped);
-    for (int64_t i = 0; i < t->count && status == QKV_OK; i++) {
+    int code;
+    const int64_t count = cli_texts_answered(t, status, e->vectors, e->dim, &code);
+    status = QKV_OK;
+    for (int64_t i = 0; i < count && status == QKV_OK; i++) {
         float *v = e->vectors + i * e->dim;
         if (e->values->unit) to_unit(v, e->dim);
         size_t bytes = e->npy ? as_bytes(v, e->dim, e->row) : as_text(v, e->dim, e->row);
@@ -74,8 +77,8 @@ static int answer(void *user, cli_texts *t) {
             fwrite(e->row, 1, bytes, stdout);
     }
     if (status != QKV_OK) return cli_fail(t->ctx, status);
-    if (e->file) return CLI_GO_ON;
-    return fflush(stdout) || ferror(stdout) ? cli_output_failed(errno ? errno : EIO) : CLI_GO_ON;
+    if (e->file) return code;
+    return fflush(stdout) || ferror(stdout) ? cli_output_failed(errno ? errno : EIO) : code;
 }
 
 /* How many rows there are is known at the end. */
@@ -120,11 +123,19 @@ static int embed(cli_texts *t, const embed_values *values) {
     return code;
 }
 
+/* The name says the format: one that says another is not written as if it had not. */
+static int check_name(const cli_verb *verb, const char *output) {
+    const char *slash = strrchr(output, '/'), *name = slash ? slash + 1 : output, *dot = strrchr(name, '.');
+    if (!dot || dot == name || !strcmp(dot, ".npy") || !strcmp(dot, ".tsv") || !strcmp(dot, ".txt")) return CLI_GO_ON;
+    return cli_wrong_use(verb, "-o %s: vectors are written as NumPy's (.npy) or as text (.tsv, .txt or no ending), not as %s", output, dot);
+}
+
 static int check_output(const cli_verb *verb, const char *output, const char *file, const char *model) {
     if (!output) return CLI_GO_ON;
     if (cli_same_file(output, file)) return cli_wrong_use(verb, "-o %s would overwrite the data", output);
     if (cli_same_file(output, model)) return cli_wrong_use(verb, "-o %s would overwrite the model", output);
-    return cli_check_place(output, "the vectors");
+    int code = check_name(verb, output);
+    return code == CLI_GO_ON ? cli_check_place(output, "the vectors") : code;
 }
 
 static int run_embed(const cli_verb *verb, int argc, char **argv) {
@@ -159,5 +170,6 @@ const cli_verb cli_embed = {
     .count = sizeof options / sizeof *options,
     .struct_size = sizeof(embed_values),
     .table = qkv_data_options_table,
+    .no_labels = 1,
     .run = run_embed,
 };

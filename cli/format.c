@@ -18,6 +18,23 @@ cli_text cli_count(int64_t n) {
     return t;
 }
 
+cli_text cli_short(double x) {
+    cli_text t;
+    const double size = fabs(x);
+    if (size >= 1000 && size < 1e15) return cli_count((int64_t)(x < 0 ? x - 0.5 : x + 0.5));
+    if (!(size >= 1e-6 && size < 1000)) {
+        snprintf(t.s, sizeof t.s, "%.4g", x);
+        return t;
+    }
+    int decimals = 3;
+    for (double from = 10; from <= size; from *= 10) decimals--;
+    for (double from = 1; from > size; from /= 10) decimals++;
+    int length = snprintf(t.s, sizeof t.s, "%.*f", decimals, x);
+    while (decimals-- > 0 && t.s[length - 1] == '0') t.s[--length] = 0;
+    if (t.s[length - 1] == '.') t.s[length - 1] = 0;
+    return t;
+}
+
 cli_text cli_of(int64_t n, const char *one) {
     cli_text t;
     size_t length = strlen(one);

@@ -121,7 +121,8 @@ static int group_seen(const qkv_option_table *table, size_t at) {
     return 0;
 }
 
-static void library_options(FILE *to, const qkv_option_table *table, int column) {
+static void library_options(FILE *to, const cli_verb *verb, int column) {
+    const qkv_option_table *table = verb->table();
     char left[256], help[512];
     for (size_t i = 0; i < table->count; i++) {
         if (group_seen(table, i)) continue;
@@ -129,7 +130,7 @@ static void library_options(FILE *to, const qkv_option_table *table, int column)
         fprintf(to, "\n%c%s:\n", toupper((unsigned char)group[0]), group[0] ? group + 1 : "");
         for (size_t j = i; j < table->count; j++) {
             const qkv_option *o = &table->options[j];
-            if (strcmp(o->group, group)) continue;
+            if (strcmp(o->group, group) || !cli_takes(verb, o)) continue;
             cli_option_left(o, left, sizeof left);
             cli_option_help(o, help, sizeof help);
             option_line(to, left, column, help, o->fallback);
@@ -207,7 +208,7 @@ void cli_help_verb(FILE *to, const cli_verb *verb) {
         }
         option_line(to, "-h, --help", column, "this text", NULL);
     }
-    if (verb->table) library_options(to, verb->table(), column);
+    if (verb->table) library_options(to, verb, column);
     if (verb->table == qkv_classify_options_table) {
         size_line l = {to, column};
         fputs("\nSizes:\n", to);
@@ -244,13 +245,11 @@ static const cli_option help_options[] = {
 
 /* `task` may be NULL: all of the verb. */
 static int help_for(const char *name, const char *task) {
-    cli_nearest best = {0};
     const cli_verb *of_name = NULL;
     char tasks[256] = "";
     int found = 0;
     for (int i = 0; cli_verbs[i]; i++) {
         const cli_verb *v = cli_verbs[i];
-        cli_nearest_try(&best, name, v->name);
         if (strcmp(v->name, name)) continue;
         of_name = v;
         size_t used = strlen(tasks);
@@ -262,8 +261,7 @@ static int help_for(const char *name, const char *task) {
     if (found) return CLI_DONE;
     if (of_name && tasks[0]) return cli_wrong_use(NULL, "%s has no task '%s'; it has:%s", name, task, tasks);
     if (of_name) return cli_wrong_use(NULL, "%s has no tasks; 'qkv help %s' is all", name, name);
-    if (best.name) return cli_wrong_use(NULL, "there is no verb '%s'; did you mean '%s'?", name, best.name);
-    return cli_wrong_use(NULL, "there is no verb '%s'", name);
+    return cli_unknown_verb(name);
 }
 
 static int run_help(const cli_verb *verb, int argc, char **argv) {

@@ -239,7 +239,8 @@ static int run_info(const cli_verb *verb, int argc, char **argv) {
     qkv_ctx *ctx = NULL;
     int code = cli_parse(verb, argc, argv, 1, &values, &args);
     if (code != CLI_GO_ON) return code;
-    code = cli_open(verb, values.threads, 0, NULL, &ctx);
+    if (args.count && cli_given(verb, &args, "threads")) code = cli_wrong_use(verb, "--threads has no effect: nothing of a model is measured");
+    if (code == CLI_GO_ON) code = cli_open(verb, values.threads, 0, NULL, &ctx);
     if (code == CLI_GO_ON) code = args.count ? model(ctx, &values, args.words[0]) : machine(ctx, &values);
     qkv_ctx_free(ctx);
     cli_args_free(&args);

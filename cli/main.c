@@ -4,7 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-const cli_verb *const cli_verbs[] = {&cli_train_classify, &cli_test, &cli_predict, &cli_embed, &cli_info, &cli_attend, &cli_bench, &cli_help, NULL};
+const cli_verb *const cli_verbs[] = {&cli_train_classify, &cli_test, &cli_predict, &cli_embed, &cli_info, &cli_attend, &cli_bench,
+                                     &cli_flops, &cli_help, NULL};
 
 /* A closed standard stream would give its number to the next file that is opened. Standard input becomes one that cannot be
  * read and standard output one that cannot be written, so that no data and results that nobody gets are errors. */
@@ -14,13 +15,6 @@ static void hold_standard_streams(void) {
         int opened = open("/dev/null", fd == 1 ? O_RDONLY : O_WRONLY);
         if (opened >= 0 && opened != fd) close(opened);
     }
-}
-
-static int unknown_verb(const char *name) {
-    cli_nearest best = {0};
-    for (int i = 0; cli_verbs[i]; i++) cli_nearest_try(&best, name, cli_verbs[i]->name);
-    if (best.name) return cli_wrong_use(NULL, "there is no verb '%s'; did you mean '%s'?", name, best.name);
-    return cli_wrong_use(NULL, "there is no verb '%s'", name);
 }
 
 static int unknown_task(const char *verb, const char *task) {
@@ -62,7 +56,7 @@ static int run(int argc, char **argv) {
         if (argc > 2 && !strcmp(verb->task, argv[2])) return run_verb(verb, argc - 3, argv + 3);
         of_name = verb;
     }
-    if (!of_name) return unknown_verb(name);
+    if (!of_name) return cli_unknown_verb(name);
     if (argc > 2 && argv[2][0] != '-') return unknown_task(name, argv[2]);
     int asked = argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"));
     cli_help_verb(asked ? stdout : stderr, of_name);

@@ -84,7 +84,8 @@ static void heading(FILE *to, const char *text) {
     fputs("\\fR\n", to);
 }
 
-static void library_options(FILE *to, const qkv_option_table *table) {
+static void library_options(FILE *to, const cli_verb *verb) {
+    const qkv_option_table *table = verb->table();
     char help[512];
     for (size_t i = 0; i < table->count; i++) {
         int seen = 0;
@@ -93,7 +94,7 @@ static void library_options(FILE *to, const qkv_option_table *table) {
         heading(to, table->options[i].group);
         for (size_t j = i; j < table->count; j++) {
             const qkv_option *o = &table->options[j];
-            if (strcmp(o->group, table->options[i].group)) continue;
+            if (strcmp(o->group, table->options[i].group) || !cli_takes(verb, o)) continue;
             cli_option_help(o, help, sizeof help);
             item(to, 0, o->name, o->type == QKV_OPTION_CHOICE ? "NAME" : cli_type_name(o->type, NULL), help, o->fallback);
         }
@@ -115,7 +116,7 @@ static void verb_section(FILE *to, const cli_verb *verb) {
         const cli_option *o = &verb->options[i];
         item(to, o->letter, o->name, o->kind == CLI_FLAG ? NULL : o->value, o->help, o->fallback);
     }
-    if (verb->table) library_options(to, verb->table());
+    if (verb->table) library_options(to, verb);
     if (verb->table == qkv_classify_options_table) {
         heading(to, "sizes");
         cli_sizes(size_item, to);

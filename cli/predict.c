@@ -136,10 +136,11 @@ static int answer(void *user, cli_texts *t) {
     prediction *b = user;
     if (!b->probabilities) b->probabilities = cli_alloc((size_t)(t->capacity * b->labels) * sizeof *b->probabilities);
     qkv_status status = qkv_classify_predict(t->model, t->count, t->text, t->length, b->probabilities, t->dropped);
-    if (status != QKV_OK) return cli_fail(t->ctx, status);
-    for (int64_t i = 0; i < t->count; i++) print_row(b, b->probabilities + i * b->labels);
+    int code;
+    const int64_t count = cli_texts_answered(t, status, b->probabilities, b->labels, &code);
+    for (int64_t i = 0; i < count; i++) print_row(b, b->probabilities + i * b->labels);
     /* nobody may be there to read on */
-    return fflush(stdout) || ferror(stdout) ? cli_output_failed(errno ? errno : EIO) : CLI_GO_ON;
+    return fflush(stdout) || ferror(stdout) ? cli_output_failed(errno ? errno : EIO) : code;
 }
 
 static int predict(cli_texts *t, const predict_values *values, int limited) {
@@ -183,5 +184,7 @@ const cli_verb cli_predict = {
     .count = sizeof options / sizeof *options,
     .struct_size = sizeof(predict_values),
     .table = qkv_data_options_table,
+    .no_labels = 1,
+    .writes_labels = 1,
     .run = run_predict,
 };

@@ -72,7 +72,7 @@ static int fields(const cli_progress *p, const qkv_train_step *s, double now, in
     const char *space = brief ? " " : "  ";
     double rate = p->seconds > 0 ? p->tokens / p->seconds : 0;
     int n = append(text, 0, space, brief ? "%sepoch %.1f" : "%sepoch %.2f", p->what ? p->what : "", s->epoch);
-    if (p->epochs > 0) n = append(text, n, "", "/%g", p->epochs);
+    if (p->epochs > 0) n = append(text, n, "", "/%s", cli_short(p->epochs).s);
     if (!brief) n = append(text, n, space, "step %s/%s", cli_count(s->step).s, cli_count(s->steps).s);
     if (p->loss_weight > 0) n = append(text, n, space, "loss %s", cli_loss(p->loss / p->loss_weight).s);
     if (brief < 2) n = append(text, n, space, brief ? "lr %.1e" : "lr %.2e", s->lr);
@@ -112,7 +112,8 @@ void cli_progress_step(cli_progress *p, const qkv_train_step *s) {
     double now = wall();
     if (!p->started) {
         p->started = 1;
-        p->start = p->shown = now - s->seconds;
+        p->start = now - s->seconds;
+        if (p->shown == 0) p->shown = p->start; /* else that of the training before */
     }
     account(p, s);
     if (now - p->shown < (p->terminal ? 0.1 : 10)) return;
@@ -152,5 +153,15 @@ void cli_progress_items(cli_progress *p, int64_t done, int64_t all, const char *
     snprintf(text, sizeof text, "%s of %s  %s%s", cli_count(done).s, cli_count(all).s, what, left);
     if (p->terminal) text[terminal_width() - 1 < MOST ? terminal_width() - 1 : MOST - 1] = 0;
     fprintf(stderr, "%s%s%s", p->terminal ? "\r\033[K" : "", text, p->terminal ? "" : "\n");
+    p->drawn = p->terminal;
+}
+
+void cli_progress_line(cli_progress *p, const char *line) {
+    double now = wall();
+    if (p->shown == 0) p->shown = now;
+    if (now - p->shown < (p->terminal ? 0.1 : 10)) return;
+    p->shown = now;
+    int most = p->terminal ? terminal_width() - 1 : MOST;
+    fprintf(stderr, "%s%.*s%s", p->terminal ? "\r\033[K" : "", most, line, p->terminal ? "" : "\n");
     p->drawn = p->terminal;
 }

@@ -11,7 +11,7 @@ struct cli_progress {
     const char *what; /* in front of each line; NULL: nothing */
 
     int started, drawn;  /* drawn: a bar is on the line where the cursor stands */
-    double start, shown; /* wall time of the first step's begin, of the last line */
+    double start, shown; /* wall time of the first step's begin, of the last line (0: there is none; else what is said next waits its time) */
     int64_t steps_done;
     double tokens, seconds, flops; /* of the last few seconds, fading */
     double loss, loss_weight;      /* smoothed */
@@ -27,5 +27,8 @@ void cli_progress_rows(cli_progress *p, int64_t rows); /* for a pass over data: 
 
 /* For a list of things: how many are done, and what is being done. */
 void cli_progress_items(cli_progress *p, int64_t done, int64_t all, const char *what);
+
+/* Any line, for work that knows best how far it is. */
+void cli_progress_line(cli_progress *p, const char *line);
 
 #endif

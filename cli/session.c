@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -81,8 +82,14 @@ int cli_fail(const qkv_ctx *ctx, qkv_status status) {
     return status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG ? CLI_WRONG_USE : CLI_FAILED;
 }
 
+/* Where errno is lost: a pipe that nobody reads any more says so. */
+static int is_left(void) {
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
 int cli_output_failed(int error) {
-    clearerr(stdout);                                /* said once */
+    clearerr(stdout); /* said once */
     if (error == EPIPE) return CLI_SIGNAL + SIGPIPE; /* who reads has enough: as quiet as the signal would be */
     cli_say("standard output: %s", error ? strerror(error) : "a write failed");
     return CLI_FAILED;
@@ -94,6 +101,7 @@ int cli_finish(int code) {
         failed = 1;
         error = errno;
     }
+    if (failed && !error && is_left()) error = EPIPE;
     if (close(STDOUT_FILENO) && errno != EBADF && !failed) {
         failed = 1;
         error = errno;

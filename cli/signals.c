@@ -85,6 +85,10 @@ void cli_signals_phase(cli_phase now_in) {
     phase = now_in;
 }
 
+void cli_signals_ask(int number) {
+    if (!signal_got) signal_got = now() << 6 | number;
+}
+
 int cli_signals_got(void) {
     return (int)signal_got & 63;
 }

@@ -11,6 +11,8 @@ typedef struct test_values {
 
 enum { LEAST_RESAMPLES = 100 };
 
+static const cli_need needs[] = {{"seed", "bootstrap"}, {"errors-limit", "errors"}, {NULL, NULL}};
+
 static const cli_option options[] = {
     {"bootstrap", 0, CLI_INT, offsetof(test_values, bootstrap), "N", "1000", 0, 1000000,
      "resamples of the rows for 95 % intervals and p values; 0: none"},
@@ -54,16 +56,13 @@ static int check_output(const test_run *run, const char *name, const char *path,
 
 static int check_use(const test_run *run, const cli_args *args) {
     const test_values *v = run->values;
+    int code = cli_check_effects(run->verb, args, v, NULL, NULL);
+    if (code != CLI_GO_ON) return code;
     if (v->bootstrap > 0 && v->bootstrap < LEAST_RESAMPLES)
         return cli_wrong_use(run->verb, "--bootstrap=%lld: expected 0 or at least %d", (long long)v->bootstrap, LEAST_RESAMPLES);
-    for (size_t i = 0; i < run->verb->count; i++) {
-        int given = (int)(args->given >> i & 1);
-        if (given && !strcmp(run->verb->options[i].name, "errors-limit") && !v->errors)
-            return cli_wrong_use(run->verb, "--errors-limit goes with --errors");
-    }
     if (run->count == 2 && !strcmp(run->file, "-"))
         return cli_wrong_use(run->verb, "two models read the rows twice, and standard input can be read only once");
-    int code = check_output(run, "errors", v->errors, "the wrong rows");
+    code = check_output(run, "errors", v->errors, "the wrong rows");
     if (code == CLI_GO_ON) code = check_output(run, "confusion", v->confusion, "the confusion matrix");
     if (code == CLI_GO_ON && cli_same_file(v->errors, v->confusion))
         code = cli_wrong_use(run->verb, "--errors and --confusion name the same file");
@@ -87,6 +86,15 @@ static int check_kinds(const test_run *run) {
     if (run->count < 2 || first == qkv_model_multi_label(run->side[1].model)) return CLI_GO_ON;
     return cli_wrong_use(run->verb, "%s gives one label to a text, %s any number: their scores do not compare",
                          run->side[first].path, run->side[!first].path);
+}
+
+static int check_effects(const test_run *run, const cli_args *args) {
+    const qkv_model *model = run->side[0].model;
+    const cli_facts facts = {
+        .multi_label = qkv_model_multi_label(model) ? NULL : "the model gives one label to a text",
+        .pair = qkv_model_pair(model) ? NULL : "the model reads one text a row",
+    };
+    return cli_check_effects(run->verb, args, run->values, &run->data, &facts);
 }
 
 static int score(test_run *run, test_side *side) {
@@ -132,6 +140,7 @@ static int test(test_run *run, const cli_args *args) {
     if (code == CLI_GO_ON) code = cli_set_options(run->verb, run->ctx, args, &run->data);
     for (int i = 0; i < run->count && code == CLI_GO_ON; i++) code = load(run, &run->side[i]);
     if (code == CLI_GO_ON) code = check_kinds(run);
+    if (code == CLI_GO_ON) code = check_effects(run, args);
     for (int i = 0; i < run->count && code == CLI_GO_ON; i++) code = score(run, &run->side[i]);
     if (code == CLI_GO_ON) code = run->count == 2 ? report_two(run) : report_one(run);
     for (int i = 0; i < run->count; i++) {
@@ -185,6 +194,7 @@ const cli_verb cli_test = {
                 "test reviews.model test.csv --label-column stars --text-column review",
     .options = options,
     .count = sizeof options / sizeof *options,
+    .needs = needs,
     .struct_size = sizeof(test_values),
     .table = qkv_data_options_table,
     .run = run_test,

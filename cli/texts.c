@@ -1,10 +1,25 @@
 /* Rows of text into batches: full ones as long as input is there, what there is when it is not. */
 #include "texts.h"
 
+#include <math.h>
+
 enum { MOST_ROWS = 512, MOST_BYTES = 1 << 20, MOST_FLOATS = 1 << 20 };
+
+/* Labels are not read, but several may be written, with what separates them. */
+static int check_effects(const cli_verb *verb, const cli_args *args, const cli_texts *t) {
+    const cli_facts facts = {
+        .labels = "no labels are read here",
+        .multi_label = !verb->writes_labels            ? "no labels are written here"
+                       : qkv_model_multi_label(t->model) ? NULL
+                                                         : "the model gives one label to a text",
+        .pair = qkv_model_pair(t->model) ? NULL : "the model reads one text a row",
+    };
+    return cli_check_effects(verb, args, NULL, &t->data, &facts);
+}
 
 static int open_rows(const cli_verb *verb, const cli_texts_options *options, const cli_args *args, cli_texts *t) {
     const char *file = args->count == 2 ? args->words[1] : "-";
+    t->name = strcmp(file, "-") ? file : "standard input";
     int code = cli_set_options(verb, t->ctx, args, &t->data);
     if (code != CLI_GO_ON) return code;
     t->column = options->column;
@@ -13,7 +28,8 @@ static int open_rows(const cli_verb *verb, const cli_texts_options *options, con
     if (t->column) t->data.format = QKV_FORMAT_TEXT;
     qkv_status status = qkv_model_load(t->ctx, args->words[0], &t->model);
     if (status != QKV_OK) return cli_fail(t->ctx, status);
-    code = cli_set_compute(verb, t->ctx, t->model, options->dtype);
+    code = check_effects(verb, args, t);
+    if (code == CLI_GO_ON) code = cli_set_compute(verb, t->ctx, t->model, options->dtype);
     if (code != CLI_GO_ON) return code;
     status = qkv_rows_open(t->ctx, file, &t->data, qkv_model_pair(t->model), &t->rows);
     if (status != QKV_OK) return cli_fail(t->ctx, status);
@@ -35,6 +51,7 @@ void cli_texts_close(cli_texts *t) {
     free(t->length);
     free(t->text);
     free(t->dropped);
+    free(t->line);
     qkv_rows_close(t->rows);
     qkv_model_free(t->model);
     qkv_ctx_free(t->ctx);
@@ -56,9 +73,24 @@ static void add(cli_texts *t, const char *line, int64_t length, int64_t number) 
     }
     if (bytes) memcpy(t->bytes + t->used, text, (size_t)bytes);
     t->bytes[t->used + (size_t)bytes] = 0;
+    t->line[t->count] = number;
     t->begin[t->count] = (int64_t)t->used;
     t->length[t->count++] = bytes;
     t->used += (size_t)bytes + 1;
+}
+
+int64_t cli_texts_answered(const cli_texts *t, qkv_status status, const float *answers, int64_t width, int *code) {
+    *code = CLI_GO_ON;
+    if (status == QKV_OK) return t->count;
+    for (int64_t i = 0; status == QKV_NUMERIC && i < t->count * width; i++) {
+        if (isfinite(answers[i])) continue;
+        const char *why = strchr(qkv_message(t->ctx), ':'); /* "text 3: the model's ..." */
+        cli_say("%s:%lld%s", t->name, (long long)t->line[i / width], why ? why : "");
+        *code = CLI_FAILED;
+        return i / width;
+    }
+    *code = cli_fail(t->ctx, status);
+    return 0;
 }
 
 static int answer_batch(cli_texts *t, int (*answer)(void *user, cli_texts *t), void *user) {
@@ -118,6 +150,7 @@ int cli_texts_run(cli_texts *t, int64_t width, int (*answer)(void *user, cli_tex
     t->length = cli_alloc(rows * sizeof *t->length);
     t->text = cli_alloc(rows * sizeof *t->text);
     t->dropped = cli_alloc(rows * sizeof *t->dropped);
+    t->line = cli_alloc(rows * sizeof *t->line);
     qkv_status read;
     int code = read_on(t, answer, user, &read);
     say_notes(t);

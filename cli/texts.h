@@ -29,6 +29,8 @@ typedef struct cli_texts {
     const char **text;
     int64_t *length;
     int64_t *dropped; /* for who answers to fill */
+    int64_t *line;    /* where each begins in the file */
+    const char *name; /* of the file */
     /* its bytes, and where each text begins in them */
     char *bytes;
     size_t used, room;
@@ -41,6 +43,10 @@ typedef struct cli_texts {
 /* Opens what `args` name: MODEL [FILE]. CLI_GO_ON, or the code to exit with. To be closed in any case. */
 int cli_texts_open(const cli_verb *verb, const cli_texts_options *options, const cli_args *args, int stoppable, cli_texts *t);
 void cli_texts_close(cli_texts *t);
+
+/* What a model said to the batch: how many rows have an answer (all, or those before the first that is not a number), with `code` to go
+ * on with afterwards: CLI_GO_ON or, once the reason was said, CLI_FAILED. */
+int64_t cli_texts_answered(const cli_texts *t, qkv_status status, const float *answers, int64_t width, int *code);
 
 /* Reads to the end and calls `answer` with each batch; it returns CLI_GO_ON or the code to exit with. `width`: numbers that a row
  * makes, to bound the rows of a batch. Says what was odd about the rows. CLI_DONE or the code to exit with. */

@@ -5,6 +5,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(train_values, output), "MODEL", NULL, 0, 0, "where the model goes (needed)"},
@@ -27,6 +30,8 @@ static const cli_option options[] = {
     {"log", 0, CLI_TEXT, offsetof(train_values, log), "FILE", NULL, 0, 0, "write a JSON line per step and evaluation to this file"},
     {"json", 0, CLI_FLAG, offsetof(train_values, json), NULL, NULL, 0, 0, "print a summary as JSON at the end"},
 };
+
+static const cli_need needs[] = {{"checkpoint", "output !autotune !autotune-trials"}, {"pretrain-text", "pretrain"}, {NULL, NULL}};
 
 /* ---- before any work: are the files what they should be? ---- */
 
@@ -81,9 +86,11 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
     const qkv_option_table *table = qkv_classify_options_table();
     qkv_options_default(table, o);
     if (v->size && qkv_classify_options_size(ctx, o, v->size) != QKV_OK) return cli_wrong_use(verb, "--%s", qkv_message(ctx));
+    /* What goes with a kind of model, before the options that are given one by one: these refuse one that there is not. */
+    for (int i = 0; i < args->setting_count; i++)
+        if (!strcmp(args->settings[i].name, "model") && qkv_classify_options_model(ctx, o, args->settings[i].value) != QKV_OK) break;
     int code = cli_apply_settings(verb, ctx, args, o);
-    if (code == CLI_GO_ON && v->pretrain_text && !(o->pretrain > 0))
-        return cli_wrong_use(verb, "--pretrain-text without --pretrain EPOCHS would not be read");
+    if (code == CLI_GO_ON) code = cli_check_effects(verb, args, v, o, NULL);
     o->pretrain_text = v->pretrain_text;
     return code;
 }
@@ -93,7 +100,9 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
 static void begin_phase(train_run *run, qkv_train_phase phase, double epochs) {
     run->phase = phase;
     run->step = 0;
+    const double shown = run->part ? run->progress.shown : 0;
     cli_progress_init(&run->progress, 1e9 * run->machine.fma_gflops, epochs);
+    run->progress.shown = shown;
     if (phase == QKV_PHASE_PRETRAIN) run->progress.what = "pretraining, ";
     if (run->part) run->progress.what = run->part_what;
 }
@@ -103,6 +112,13 @@ void train_part(train_run *run, const char *part, int64_t number, int64_t of) {
     run->part_number = number;
     if (of) snprintf(run->part_what, sizeof run->part_what, "%s %lld of %lld, ", part, (long long)number, (long long)of);
     else snprintf(run->part_what, sizeof run->part_what, "%s %lld, ", part, (long long)number);
+}
+
+/* One of many trainings is at work, too, when there are no steps yet. */
+static void tell_part(train_run *run, const char *what) {
+    char line[128];
+    snprintf(line, sizeof line, "%s%s", run->part_what, what);
+    cli_progress_line(&run->progress, line);
 }
 
 void train_on_event(void *user, const qkv_train_event *event) {
@@ -123,6 +139,7 @@ void train_on_event(void *user, const qkv_train_event *event) {
     /* Of many trainings the rows are said once, unless each has its own. */
     const int first = event->kind == QKV_TRAIN_DATA && run->part_number == 1 && run->part && !strcmp(run->part, "trial");
     if (!run->part || first || event->kind == QKV_TRAIN_STEP) train_report(run, event);
+    else if (event->kind == QKV_TRAIN_LINEAR && event->u.linear.runs < 0) tell_part(run, "learning the linear model");
     else cli_progress_clear(&run->progress);
     train_record(run, event);
 }
@@ -209,7 +226,8 @@ static int check_resume(const train_run *run) {
     if (!run->resume) return CLI_GO_ON;
     int there = !stat(run->resume, &st);
     if (run->values->resume && !there) {
-        cli_say("there is no interrupted run to go on with: %s does not exist", run->resume);
+        cli_say("there is no interrupted run to go on with: %s does not exist (it is written when steps are done); without --resume training begins",
+                run->resume);
         return CLI_FAILED;
     }
     if (!run->values->resume && there)
@@ -269,6 +287,13 @@ static int train(const cli_verb *verb, qkv_ctx *ctx, train_run *run, const cli_a
     return code;
 }
 
+/* What is freed goes back to the system at once: the C library would keep blocks of up to 32 MB, beyond what --memory plans. */
+static void give_blocks_back(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
 static int run_train(const cli_verb *verb, int argc, char **argv) {
     train_values values;
     cli_args args;
@@ -289,6 +314,7 @@ static int run_train(const cli_verb *verb, int argc, char **argv) {
     if (code == CLI_GO_ON && values.output) code = cli_check_place(values.output, "the model"); /* not after an hour */
     if (code == CLI_GO_ON) {
         cli_signals_stoppable();
+        give_blocks_back();
         code = train(verb, ctx, &run, &args);
     }
     qkv_ctx_free(ctx);
@@ -325,6 +351,7 @@ const cli_verb cli_train_classify = {
                 "train classify train.tsv.gz -o news.model --size small --epochs 8 --log news.log",
     .options = options,
     .count = sizeof options / sizeof *options,
+    .needs = needs,
     .struct_size = sizeof(train_values),
     .table = qkv_classify_options_table,
     .run = run_train,

@@ -23,6 +23,7 @@ typedef struct train_run {
     cli_progress progress;
     FILE *log; /* NULL: none */
     int log_failed;
+    int output_error; /* errno of the first line of scores that could not be written */
     json_t *summary;     /* what --json prints */
     qkv_train_phase phase;
     int64_t step, steps; /* the last one done, of how many, in this phase */

@@ -1,6 +1,9 @@
 /* qkv train classify --folds */
 #include "train.h"
 
+#include <errno.h>
+#include <signal.h>
+
 static const char *accuracy_name(const train_run *run) {
     return run->options->multi_label ? "micro F1" : "accuracy";
 }
@@ -40,7 +43,9 @@ static void on_scored(void *user, int64_t fold, const qkv_fold_score *s) {
     snprintf(name, sizeof name, "%lld of %lld", (long long)fold + 1, (long long)run->values->folds);
     fprintf(to, "%-11s%10s  %8s  %8s  ", name, cli_count(s->train_rows).s, cli_count(s->dev_rows).s, cli_count(s->rows).s);
     print_scores(to, s, cli_duration(s->seconds).s);
-    fflush(to);
+    if (fflush(to) && !run->output_error) run->output_error = errno;
+    /* Of scores alone nothing is left where they cannot be written. */
+    if (run->output_error && !run->values->output) cli_signals_ask(SIGPIPE);
     json_array_append_new(json_object_get(json_object_get(run->summary, "cross_validation"), "folds"), fold_json(run, fold + 1, s));
     train_log_line(run, train_event_line("fold", fold_json(run, fold + 1, s)));
     train_part(run, "fold", fold + 2, run->values->folds);
@@ -67,6 +72,7 @@ int train_folds(qkv_ctx *ctx, train_run *run) {
     json_object_set_new(all, "folds", json_array());
     json_object_set_new(run->summary, "cross_validation", all);
     train_part(run, "fold", 1, run->values->folds);
+    run->progress.shown = 1e-9; /* long ago: the first line comes at once */
     qkv_status status = qkv_classify_folds(ctx, run->options, run->train, run->dev, run->values->folds, &callbacks, f);
     run->part = NULL;
     cli_progress_clear(&run->progress);
@@ -75,6 +81,7 @@ int train_folds(qkv_ctx *ctx, train_run *run) {
     json_object_set_new(all, "deviation", scores_json(run, &f->deviation));
     const int64_t done = f->done;
     free(f);
+    if (cli_signals_got() == SIGPIPE) return cli_output_failed(run->output_error);
     if (status == QKV_OK) return CLI_GO_ON;
     if (!cli_signals_got() || (status != QKV_STOPPED && status != QKV_IO)) return cli_fail(ctx, status);
     fprintf(stderr, "\nStopped by %s after %s of %s folds%s.\n", train_signal_name(cli_signals_got()), cli_count(done).s,

@@ -68,8 +68,8 @@ static json_t *data_object(const qkv_train_data *d) {
 }
 
 static json_t *plan_object(const qkv_train_plan *p) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:I}", "parameters", (json_int_t)p->parameters, "embedding_parameters",
-                     (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "activation_bytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:I}", "parameters", (json_int_t)p->parameters, "embedding_parameters",
+                     (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "before_bytes", (json_int_t)p->before_bytes, "activation_bytes",
                      (json_int_t)p->activation_bytes, "steps", (json_int_t)p->steps, "batches_per_epoch",
                      (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step),
                      "limit", p->limit > 0 ? json_integer((json_int_t)p->limit) : json_null(), "recompute", p->recompute, "piece_tokens",

@@ -119,16 +119,19 @@ static void report_linear(const qkv_train_linear *l) {
 }
 
 static void report_plan(const train_run *run, const qkv_train_plan *p) {
-    char position[32] = "", pooling[32] = "";
+    char position[32] = "", pooling[32] = "", model[32] = "";
     const qkv_option_table *table = qkv_classify_options_table();
     for (size_t i = 0; i < table->count; i++) {
         if (!strcmp(table->options[i].name, "position"))
             qkv_options_text(&table->options[i], run->options, position, sizeof position);
         if (!strcmp(table->options[i].name, "pooling")) qkv_options_text(&table->options[i], run->options, pooling, sizeof pooling);
+        if (!strcmp(table->options[i].name, "model")) qkv_options_text(&table->options[i], run->options, model, sizeof model);
     }
     const qkv_classify_options *o = run->options;
     row("model");
-    fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s", (long long)o->layers,
+    if (o->model != QKV_NETWORK_TRANSFORMER)
+        fprintf(stderr, "%s, %lld layer%s, dim %lld, pooling %s", model, (long long)o->layers, o->layers == 1 ? "" : "s", (long long)o->dim, pooling);
+    else fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s", (long long)o->layers,
             o->layers == 1 ? "" : "s", (long long)o->dim, (long long)o->heads, o->heads == 1 ? "" : "s",
             (long long)(o->ffn ? o->ffn : 4 * o->dim), position, pooling);
     fputc('\n', stderr);
@@ -139,6 +142,9 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     if (p->piece_tokens == 1) fprintf(stderr, "; batches row by row");
     if (p->piece_tokens > 1) fprintf(stderr, "; batches in pieces of %s", cli_of(p->piece_tokens, "token").s);
     if (p->recompute) fprintf(stderr, "; blocks computed again");
+    if (p->before_bytes > p->bytes)
+        fprintf(stderr, "; reading and %s took %s", run->options->ngrams ? "the linear model" : "cutting into tokens",
+                cli_bytes((double)p->before_bytes).s);
     fputc('\n', stderr);
     row("steps");
     fprintf(stderr, "%s, %s an epoch; %s each (a multiply-add counts as 2)\n", cli_count(p->steps).s,
@@ -158,8 +164,8 @@ static void report_pretrain_plan(const qkv_train_plan *p) {
 }
 
 static void report_pretrain_evaluation(const qkv_train_evaluation *e) {
-    fprintf(stderr, "pretraining, epoch %6.2f  step %9s  dev loss %7s  perplexity %.4g%s\n", e->epoch, cli_count(e->step).s,
-            cli_loss(e->loss).s, exp(e->loss), e->best ? "  best" : "");
+    fprintf(stderr, "pretraining, epoch %6.2f  step %9s  dev loss %7s  perplexity %s%s\n", e->epoch, cli_count(e->step).s,
+            cli_loss(e->loss).s, cli_short(exp(e->loss)).s, e->best ? "  best" : "");
 }
 
 static void report_pretrain_end(const train_run *run, const qkv_train_end *e) {
@@ -169,7 +175,9 @@ static void report_pretrain_end(const train_run *run, const qkv_train_end *e) {
             cli_count((int64_t)e->tokens_per_second).s);
     double peak = cli_progress_share(&run->progress);
     if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
-    if (!isnan(e->loss)) fprintf(stderr, "; kept step %s: dev loss %s, perplexity %.4g", cli_count(e->best_step).s, cli_loss(e->loss).s, exp(e->loss));
+    if (!isnan(e->loss))
+        fprintf(stderr, "; kept step %s: dev loss %s, perplexity %s", cli_count(e->best_step).s, cli_loss(e->loss).s,
+                cli_short(exp(e->loss)).s);
     fputs("\n\n", stderr);
 }
 
@@ -237,9 +245,9 @@ static void report_thresholds(const qkv_model *model) {
     }
     row("thresholds");
     if (least == most)
-        fprintf(stderr, "%.4g for every label\n", least);
+        fprintf(stderr, "%s for every label\n", cli_short(least).s);
     else
-        fprintf(stderr, "%.4g to %.4g, one for each label\n", least, most);
+        fprintf(stderr, "%s to %s, one for each label\n", cli_short(least).s, cli_short(most).s);
 }
 
 static int ema(const train_run *run) { return run->options->average == 1; }

@@ -160,10 +160,13 @@ static int finish(qkv_ctx *ctx, qkv_status status, qkv_model *model, tune *t, js
     return CLI_SIGNAL + got;
 }
 
-/* --size says how large the network is. */
+/* What is given, and what that leaves without effect. --size says how large the network is. */
 static int64_t fixed_options(const train_run *run, const cli_args *args, const char **fixed) {
+    const qkv_option_table *table = qkv_classify_options_table();
     int64_t n = 0;
     for (int i = 0; i < args->setting_count; i++) fixed[n++] = args->settings[i].name;
+    for (size_t i = 0; i < table->count; i++)
+        if (!cli_has_effect(&cli_train_classify, run->values, run->options, &table->options[i])) fixed[n++] = table->options[i].name;
     if (!run->values->size) return n;
     fixed[n++] = "layers";
     fixed[n++] = "dim";
@@ -175,7 +178,7 @@ int train_tune(qkv_ctx *ctx, train_run *run, const cli_args *args) {
     const qkv_classify_options *given = run->options, start = *given;
     qkv_classify_options best;
     tune t = {.run = run, .start = &start, .trials = json_array()};
-    const char **fixed = cli_alloc(sizeof *fixed * ((size_t)args->setting_count + 3));
+    const char **fixed = cli_alloc(sizeof *fixed * ((size_t)args->setting_count + qkv_classify_options_table()->count + 3));
     const qkv_autotune_options how = {run->values->autotune, run->values->trials, fixed, fixed_options(run, args, fixed)};
     const qkv_train_callbacks training = {train_on_event, run};
     const qkv_autotune_callbacks callbacks = {&training, on_begun, on_done, &t};

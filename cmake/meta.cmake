@@ -1,4 +1,4 @@
-# Tests about the tree and the build themselves (tests/meta) and of the examples (tests/examples): shell scripts.
+# Tests about the tree and the build themselves (tests/meta), of the examples (tests/examples) and of layers that others trained: shell scripts.
 #
 # qkv_script_test(name script): runs the script with the tools and folders of this build in its environment; exit code 77 means skipped.
 function(qkv_script_test name script)
@@ -27,6 +27,9 @@ if(NOT QKV_DOUBLE AND sanitized EQUAL -1)
   if(QKV_EXAMPLES AND TARGET qkv)
     qkv_script_test(meta/install ${PROJECT_SOURCE_DIR}/tests/meta/install.sh)
   endif()
+endif()
+if(NOT QKV_DOUBLE)
+  qkv_script_test(parity/trained ${PROJECT_SOURCE_DIR}/tests/parity/trained.sh)
 endif()
 if(NOT QKV_DOUBLE AND QKV_EXAMPLES)
   qkv_script_test(examples/attention ${PROJECT_SOURCE_DIR}/tests/examples/attention.sh)

@@ -23,7 +23,7 @@ function(qkv_test source floors)
 endfunction()
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests/tmp)
 
-foreach(floor base kernels text formats data ops layers models train tasks bench api)
+foreach(floor base kernels text formats data ops layers models train report tasks bench api)
   if(floor MATCHES "^(bench|api)$" AND QKV_DOUBLE)
     continue()
   endif()

@@ -12,5 +12,6 @@
 #include "qkv/classify.h"
 #include "qkv/machine.h"
 #include "qkv/bench.h"
+#include "qkv/flops.h"
 
 #endif

@@ -10,14 +10,14 @@
 static const struct test_label {
     const char *bytes;
     int64_t size;
-} test_labels[] = {{"sport", 5},
-                   {"", 0},
-                   {"two words", 9},
+} test_labels[] = {{"", 0},
                    {"back\\slash \\x41", 15},
                    {"nul\0in it", 9},
-                   {"\xff\xc3(\xe4\xb8", 5},
+                   {"quote\" \n\t\x01\x7f", 11},
+                   {"sport", 5},
+                   {"two words", 9},
                    {"\xe4\xb8\xad\xe6\x96\x87", 6},
-                   {"quote\" \n\t\x01\x7f", 11}};
+                   {"\xff\xc3(\xe4\xb8", 5}};
 enum { TEST_LABELS = sizeof test_labels / sizeof *test_labels };
 
 static inline qkv_config test_config(void) {

@@ -9,6 +9,7 @@
 
 #include "kernels/pick.h"
 #include "models/classifier.h"
+#include "ops/recurrence.h"
 
 #define NET_OK(ctx, expression)                                                                                             \
     do {                                                                                                                    \
@@ -89,6 +90,7 @@ typedef struct net_result {
     double loss;
     real *losses, *logits, *grads; /* [n_seq], [n_seq, classes], block */
     qkv_tally tally;
+    qkv_ledger ledger; /* of the run */
     size_t peak;
 } net_result;
 
@@ -96,7 +98,11 @@ static inline void net_result_free(net_result *r) {
     free(r->losses);
     free(r->logits);
     free(r->grads);
+    free(r->ledger.entries);
 }
+
+enum { NET_PLACES = 32 };
+static inline qkv_ledger net_ledger(void) { return (qkv_ledger){.entries = calloc(NET_PLACES, sizeof(qkv_ledger_entry)), .capacity = NET_PLACES}; }
 
 typedef struct net_options {
     bool train;
@@ -120,6 +126,11 @@ static inline void net_compare(qkv_ctx *ctx, const qkv_exec *plan, const qkv_exe
     assert_int_equal(run->arena.high, 0);
     assert_memory_equal(&plan->tally, &run->tally, sizeof plan->tally);
     assert_int_equal(m->calls, calls);
+    if (!plan->ledger) return;
+    assert_false(plan->ledger->overflow);
+    assert_int_equal(plan->ledger->count, run->ledger->count);
+    for (int64_t i = 0; i < run->ledger->count; i++)
+        assert_memory_equal(plan->ledger->entries[i].of, run->ledger->entries[i].of, sizeof run->ledger->entries[i].of);
 }
 
 static inline net_result net_step(qkv_ctx *ctx, const qkv_classifier *net, const real *weights, const net_rows *b, const net_options *o) {
@@ -127,6 +138,10 @@ static inline net_result net_step(qkv_ctx *ctx, const qkv_classifier *net, const
     net_result r = {.losses = calloc((size_t)b->batch.n_seq + 1, sizeof(real)), .grads = calloc((size_t)reg->size, sizeof(real))};
     if (o->grads) memcpy(r.grads, o->grads, (size_t)reg->size * sizeof(real));
     qkv_exec plan = net_exec(ctx, net, o, true), run = net_exec(ctx, net, o, false);
+    qkv_ledger planned = net_ledger();
+    r.ledger = net_ledger();
+    plan.ledger = &planned;
+    run.ledger = &r.ledger;
     qkv_batch shape = {.n_seq = b->batch.n_seq, .offset = b->batch.offset};
     double scale = o->scale != 0 ? o->scale : 1, none;
     NET_OK(ctx, qkv_classifier_step(&plan, net, &shape, NULL, o->smoothing, scale, &none, NULL));
@@ -138,6 +153,7 @@ static inline net_result net_step(qkv_ctx *ctx, const qkv_classifier *net, const
     net_compare(ctx, &plan, &run, calls);
     r.tally = run.tally;
     r.peak = run.arena.peak;
+    free(planned.entries);
     qkv_arena_free(ctx, &run.arena);
     return r;
 }
@@ -146,6 +162,10 @@ static inline net_result net_forward(qkv_ctx *ctx, const qkv_classifier *net, co
     int64_t classes = qkv_classifier_config(net)->classes;
     net_result r = {.logits = calloc((size_t)(b->batch.n_seq * classes + 1), sizeof(real))};
     qkv_exec plan = net_exec(ctx, net, o, true), run = net_exec(ctx, net, o, false);
+    qkv_ledger planned = net_ledger();
+    r.ledger = net_ledger();
+    plan.ledger = &planned;
+    run.ledger = &r.ledger;
     qkv_batch shape = {.n_seq = b->batch.n_seq, .offset = b->batch.offset};
     if (o->packed) plan.packed = o->packed;
     NET_OK(ctx, qkv_classifier_forward(&plan, net, &shape, (qkv_mat){NULL, b->batch.n_seq, classes, classes}));
@@ -157,6 +177,7 @@ static inline net_result net_forward(qkv_ctx *ctx, const qkv_classifier *net, co
     net_compare(ctx, &plan, &run, calls);
     r.tally = run.tally;
     r.peak = run.arena.peak;
+    free(planned.entries);
     qkv_arena_free(ctx, &run.arena);
     return r;
 }
@@ -175,11 +196,32 @@ static inline void net_same_grads(const qkv_classifier *net, const real *a, cons
     }
 }
 
+/* Operations of the products in the layers of a network over so many rows, forward; *back: those that the backward pass has beyond
+ * twice these. A recurrent layer projects every row, and the gradient of its recurrent weights is a product over all rows. */
+static inline double net_layers_flops(const qkv_config *c, double rows, double *back) {
+    const double dim = (double)c->dim, width = (double)(c->head_dim * (c->heads + 2 * c->kv_heads)), layers = (double)c->layers;
+    const bool gated = c->activation == QKV_ACT_GEGLU || c->activation == QKV_ACT_SWIGLU;
+    *back = 0;
+    if (!qkv_config_recurrent(c))
+        return 2 * rows * layers * (dim * width + (double)(c->heads * c->head_dim) * dim + dim * (double)c->ffn * (gated ? 3 : 2));
+    const int kind = (int)(c->model - QKV_NETWORK_RNN) % 3, gates = kind == 0 ? 1 : kind == 1 ? 4 : 3, directions = qkv_config_directions(c);
+    *back = 2 * rows * layers * gates * dim * dim / directions;
+    return 2 * rows * layers * gates * dim * dim;
+}
+
 /* ---- the grid of configurations that the laws walk ---- */
 
-/* The last ones compute with bf16. */
-enum { NET_F32_CONFIGS = 12, NET_CONFIGS = 16 };
+/* First transformers, then every recurrent model and cell; the last four, and a bilstm after them, compute with bf16. */
+enum { NET_TRANSFORMERS = 12, NET_F32_CONFIGS = 22, NET_CONFIGS = 27 };
 static inline qkv_config net_grid(int i) {
+    static const struct net_recurrent {
+        qkv_network model;
+        qkv_cell_kind cell;
+    } recurrent[NET_F32_CONFIGS - NET_TRANSFORMERS] = {
+        {QKV_NETWORK_RNN, QKV_CELL_PLAIN},      {QKV_NETWORK_LSTM, QKV_CELL_PLAIN},     {QKV_NETWORK_GRU, QKV_CELL_PLAIN},
+        {QKV_NETWORK_BIRNN, QKV_CELL_PLAIN},    {QKV_NETWORK_BILSTM, QKV_CELL_PLAIN},   {QKV_NETWORK_BIGRU, QKV_CELL_PLAIN},
+        {QKV_NETWORK_RNN, QKV_CELL_RELU_UNITS}, {QKV_NETWORK_LSTM, QKV_CELL_PEEPHOLES}, {QKV_NETWORK_BIGRU, QKV_CELL_RESET_BEFORE},
+        {QKV_NETWORK_BILSTM, QKV_CELL_PEEPHOLES}};
     qkv_config c = net_config();
     c.norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER;
     c.activation = (qkv_activation)(i % 6);
@@ -194,6 +236,13 @@ static inline qkv_config net_grid(int i) {
     c.attention_dropout = 0.1;
     c.embedding_dropout = 0.15;
     c.bf16 = i >= NET_F32_CONFIGS;
+    if (i >= NET_TRANSFORMERS && i < NET_F32_CONFIGS) {
+        c.model = recurrent[i - NET_TRANSFORMERS].model;
+        c.cell = recurrent[i - NET_TRANSFORMERS].cell;
+    }
+    if (i == NET_CONFIGS - 1) c.model = QKV_NETWORK_BILSTM;
+    if (qkv_config_recurrent(&c) && c.pooling == QKV_POOL_FIRST) c.pooling = QKV_POOL_MEAN; /* on the first row nothing has gone far */
+    qkv_config_settle(&c);
     return c;
 }
 

@@ -18,6 +18,7 @@ CASES = (
        for n, more in ((512, ""), (1024, ""), (4096, ""), (1024, " variant=causal"), (4096, " variant=causal"))]
     + [("layer.%s n=1024 d=512 heads=%d batch=32%s" % (way, heads, more), 0.3) for way in ("forward", "both")
        for heads, more in ((8, ""), (1, " variant=one_head"))]
+    + [("recurrence.%s%s n=512 d=512 batch=32" % (cell, way), 0.3) for cell in ("lstm", "gru", "rnn") for way in ("", "-both")]
     + [("train.step n=512 d=512 heads=8 batch=16 layers=6 ffn=2048", 0.3),
        ("train.step n=256 d=256 heads=4 layers=4 ffn=1024 variant=ragged shortest=10 tokens=8192", 0.3),
        ("predict.encoder n=128 d=768 heads=12 batch=8 layers=12 ffn=3072", 0.7),

@@ -110,6 +110,24 @@ def attention_backward(s):
     return lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)
 
 
+def recurrence(s, kind, backward):
+    """nn.LSTM, nn.GRU, nn.RNN over a batch of sequences of one length."""
+    net = kind(s["d"], s["d"], batch_first=True)
+    x = torch.randn(s["batch"], s["n"], s["d"], requires_grad=backward)
+    d_out = torch.randn(s["batch"], s["n"], s["d"])
+
+    def forward():
+        with torch.no_grad():
+            net(x)
+
+    def both():
+        net.zero_grad(set_to_none=True)
+        x.grad = None
+        net(x)[0].backward(d_out)
+
+    return both if backward else forward
+
+
 def layer(s, backward):
     net = Attention(s["d"], s["heads"])
     x = torch.randn(s["batch"], s["n"], s["d"], requires_grad=backward)
@@ -168,6 +186,12 @@ if __name__ == "__main__":
         "attention.backward": attention_backward,
         "layer.forward": lambda s: layer(s, False),
         "layer.both": lambda s: layer(s, True),
+        "recurrence.lstm": lambda s: recurrence(s, nn.LSTM, False),
+        "recurrence.lstm-both": lambda s: recurrence(s, nn.LSTM, True),
+        "recurrence.gru": lambda s: recurrence(s, nn.GRU, False),
+        "recurrence.gru-both": lambda s: recurrence(s, nn.GRU, True),
+        "recurrence.rnn": lambda s: recurrence(s, nn.RNN, False),
+        "recurrence.rnn-both": lambda s: recurrence(s, nn.RNN, True),
         "train.step": train_step,
         "predict.encoder": encoder,
     })

@@ -1,7 +1,7 @@
 #!/bin/sh
 # qkv beside OpenBLAS, oneDNN, PyTorch and ONNX Runtime, in turn, as a Markdown table.
 #
-#     bench/peers/run.sh OUT [FILTER]      FILTER: only the cases that have this word: gemm, attention, layer, train, predict
+#     bench/peers/run.sh OUT [FILTER]      FILTER: only the cases that have this word: gemm, attention, layer, recurrence, train, predict
 #
 # What is not there is left out, and said. Nothing of it is needed to build or to test qkv.
 #   OpenBLAS, oneDNN   Debian: libopenblas-openmp-dev libdnnl-dev

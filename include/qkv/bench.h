@@ -23,7 +23,7 @@ typedef enum qkv_bench_dtype { QKV_BENCH_F32, QKV_BENCH_BF16 } qkv_bench_dtype;
  * to 65536. */
 typedef struct qkv_bench_options {
     size_t struct_size;
-    const char *what; /* a group (gemm, attention, pointwise, layer, train, predict), one case of it (attention.forward), or all */
+    const char *what; /* a group (gemm, attention, pointwise, layer, recurrence, train, predict), one case of it (attention.forward), or all */
     qkv_bench_dtype dtype;
     int quick;      /* 1: fewer cases, and less time for each */
     double seconds; /* spent on the repeats of a case, 0.01 .. 3600: at least so long and at least 7 repeats; of a case that

@@ -15,6 +15,7 @@ extern "C" {
 /* Filled by qkv_options_default(qkv_classify_options_table(), &options); see `qkv train classify` for what each means. */
 typedef struct qkv_classify_options {
     /* model */
+    int model, cell; /* qkv_network, qkv_cell_kind */
     int64_t layers, dim, heads, kv_heads, ffn;
     int64_t ngrams, ngram_min_rows; /* linear model over runs of up to `ngrams` words beside the encoder; 0: none */
     int position, pooling, norm, activation; /* the enums of model.h */
@@ -65,6 +66,9 @@ QKV_API const qkv_option_table *qkv_classify_options_table(void);
 /* Sets layers, dim, heads, ffn (and the rates that go with them) to those of a named size: tiny, small, base. */
 QKV_API qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) QKV_MUST_USE;
 
+/* Sets the kind of encoder, by its name in the option table, and what suits it: recurrent models learn at a larger rate. */
+QKV_API qkv_status qkv_classify_options_model(qkv_ctx *ctx, qkv_classify_options *options, const char *model) QKV_MUST_USE;
+
 typedef enum qkv_train_event_kind {
     QKV_TRAIN_DATA,     /* rows were read and tokenized: `data` */
     QKV_TRAIN_LINEAR,   /* the linear model beside the encoder begins to learn, and has learned (not with ngrams 0, nor of one class): `linear` */
@@ -104,6 +108,7 @@ typedef struct qkv_train_linear {
 typedef struct qkv_train_plan {
     int64_t parameters, embedding_parameters;
     int64_t bytes;            /* planned peak: weights, gradients, moments, averages, activations, data, and the program itself */
+    int64_t before_bytes;     /* what was taken before: the peak of reading, of the tokenizer and of the linear model, the program included */
     int64_t activation_bytes;
     int64_t steps, batches_per_epoch;
     double epochs;            /* that the steps are; 0: the number of steps was given */
@@ -282,7 +287,8 @@ QKV_API qkv_status qkv_classify_autotune(qkv_ctx *ctx, const qkv_classify_option
 /* probabilities[count][qkv_model_labels()]: they sum to 1, or, where a text has any number of labels, each is of its own and to be
  * held against qkv_model_threshold(). Any bytes are legal; an empty text gets the model's answer to an empty text. Of a pair
  * model a text is two with a tab between. The answer to a text does not depend on the other texts of the call. count 0 does
- * nothing. dropped[count] (may be NULL): how many tokens of each text the length limit cut. */
+ * nothing. dropped[count] (may be NULL): how many tokens of each text the length limit cut. QKV_NUMERIC where an answer is not finite (weights
+ * can be, and sums overflow); those that are, are there. */
 QKV_API qkv_status qkv_classify_predict(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
                                         float *probabilities, int64_t *dropped) QKV_MUST_USE;
 
@@ -342,8 +348,7 @@ typedef struct qkv_interval {
  * largest of these differences. brier (Brier 1950) is the mean over rows of (p - 1)^2 for the gold label plus p^2 for each other
  * class: 0 to 2, for two classes twice what scikit-learn prints. A label that the model does not know has p = 0. With
  * multi_label all decisions are taken: each class of each row, with its probability as it is; "rows" of a bin are then decisions,
- * "accuracy" is the share that has the label, brier is the mean over decisions of (p - has)^2, and unseen labels take no part. A
- * probability that is not a number makes the three NaN.
+ * "accuracy" is the share that has the label, brier is the mean over decisions of (p - has)^2, and unseen labels take no part.
  *
  * Intervals: bootstrap over rows, 95 % by percentiles: of R resampled scores the floor(0.025 (R + 1))-th from below and from above
  * (Efron & Tibshirani 1993, chapter 13; Davison & Hinkley 1997, chapter 5). They say how much a score would vary with other test

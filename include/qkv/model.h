@@ -12,6 +12,21 @@ extern "C" {
 typedef struct qkv_model qkv_model;
 
 /* Choices of the network; the order is the order of the names in the option table. */
+typedef enum qkv_network {
+    QKV_NETWORK_TRANSFORMER,
+    QKV_NETWORK_RNN, /* h = tanh(W x + U h' + b) */
+    QKV_NETWORK_LSTM,
+    QKV_NETWORK_GRU,
+    QKV_NETWORK_BIRNN, /* the same in both directions, dim/2 units each */
+    QKV_NETWORK_BILSTM,
+    QKV_NETWORK_BIGRU
+} qkv_network;
+typedef enum qkv_cell_kind {
+    QKV_CELL_PLAIN,
+    QKV_CELL_RELU_UNITS,  /* rnn: max(0, .) in place of tanh */
+    QKV_CELL_PEEPHOLES,   /* lstm: the gates see the cell (Gers et al. 2002) */
+    QKV_CELL_RESET_BEFORE /* gru: reset before the recurrent product (Cho et al. 2014), not after it */
+} qkv_cell_kind;
 typedef enum qkv_position { QKV_POSITION_NONE, QKV_POSITION_SINUSOIDAL, QKV_POSITION_LEARNED } qkv_position;
 typedef enum qkv_pooling { QKV_POOL_MEAN, QKV_POOL_FIRST, QKV_POOL_MAX, QKV_POOL_ATTENTION } qkv_pooling;
 typedef enum qkv_norm { QKV_NORM_LAYER, QKV_NORM_RMS } qkv_norm;

@@ -24,6 +24,12 @@ qkv_status qkv_classify_options_size(qkv_ctx *ctx, qkv_classify_options *options
     return qkv_classify_size(ctx, options, size);
 }
 
+qkv_status qkv_classify_options_model(qkv_ctx *ctx, qkv_classify_options *options, const char *model) {
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    if (!options || !model) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "options and model must not be NULL");
+    return qkv_classify_model(ctx, options, model);
+}
+
 /* Every option as text, which reads back to the same value. */
 static qkv_status options_record(qkv_ctx *ctx, const qkv_classify_options *options, json_t **record) {
     *record = json_object();

@@ -1,4 +1,5 @@
 /* qkv/model.h, but for loading, saving and freeing (models/store.c, models/model.c). */
+#include <math.h>
 #include <stdio.h>
 
 #include "formats/json.h"
@@ -99,6 +100,9 @@ qkv_status qkv_model_attention(const qkv_model *model, const char *text, int64_t
                                float *weights) {
     if (!model) return QKV_BAD_ARGUMENT;
     qkv_ctx *ctx = model->ctx;
+    if (qkv_config_recurrent(&model->config))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "this model has no attention weights to show: its encoder is of kind %s",
+                        qkv_network_name(model->config.model));
     QKV_TRY(check_range(model, "layer", layer, model->config.layers));
     QKV_TRY(check_range(model, "head", head, model->config.heads));
     qkv_token *tokens;
@@ -114,6 +118,8 @@ qkv_status qkv_model_attention(const qkv_model *model, const char *text, int64_t
         int64_t offset[2] = {0, count};
         qkv_batch batch = {.n_seq = 1, .offset = offset, .ids = ids};
         status = run_weights(model, &batch, layer, head, weights);
+        for (int64_t i = 0; status == QKV_OK && i < count * count; i++)
+            if (!isfinite(weights[i])) status = qkv_model_no_number(model, "the text");
     }
     qkv_free(ctx, ids);
     return status;

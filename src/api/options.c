@@ -168,10 +168,8 @@ static qkv_status refuse(qkv_ctx *ctx, const qkv_option *o, const char *value) {
     switch (o->type) {
     case QKV_OPTION_INT:
     case QKV_OPTION_REAL:
-        qkv_print_real(o->min, low, sizeof low);
-        qkv_print_real(o->max, high, sizeof high);
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%s: expected %s from %s to %s", o->name, value,
-                        o->type == QKV_OPTION_INT ? "a whole number" : "a number", low, high);
+                        o->type == QKV_OPTION_INT ? "a whole number" : "a number", qkv_plain(o->min).s, qkv_plain(o->max).s);
     case QKV_OPTION_BOOL: return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%s: expected yes or no", o->name, value);
     case QKV_OPTION_CHOICE: return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s=%s: expected one of %s", o->name, value, o->choices);
     case QKV_OPTION_SPAN:

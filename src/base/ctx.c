@@ -74,9 +74,12 @@ qkv_status qkv_alloc(qkv_ctx *ctx, int64_t count, size_t size, void *out_pointer
     if (!block) {
         __atomic_sub_fetch(&ctx->used, whole, __ATOMIC_RELAXED);
         if (allowed) return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %zu bytes asked for", bytes);
+        __atomic_store_n(&ctx->most_wanted, used, __ATOMIC_RELAXED);
         return qkv_fail(ctx, QKV_NO_MEMORY, "out of memory: %zu bytes asked for beside %lld that are in use, %lld are allowed",
                         bytes, (long long)(used - whole), (long long)ctx->most_used);
     }
+    int64_t most = __atomic_load_n(&ctx->most_reached, __ATOMIC_RELAXED);
+    while (used > most && !__atomic_compare_exchange_n(&ctx->most_reached, &most, used, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
     memcpy(block, &bytes, sizeof bytes);
     block += QKV_ALLOC_HEAD;
     memcpy(out_pointer, &block, sizeof block);

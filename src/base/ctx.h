@@ -18,6 +18,8 @@ struct qkv_ctx {
     void (*release)(void *user, void *pointer, size_t bytes);
     void *allocator_user;
     int64_t used, most_used; /* bytes that live; what they may come to, 0: any number */
+    int64_t most_reached;    /* the most they came to so far */
+    int64_t most_wanted;     /* what they would have come to when that was last too little; 0: it never was */
     int (*stop)(void *user);
     void *stop_user;
     void (*log)(void *user, const char *line);

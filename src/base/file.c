@@ -181,6 +181,12 @@ bool qkv_input_ready(qkv_input *in) {
     return poll(&p, 1, 0) != 0; /* an error will be found by the read */
 }
 
+int64_t qkv_input_size(qkv_input *in) {
+    struct stat info;
+    if (!in->started || in->gzip || fstat(in->fd, &info) != 0 || !S_ISREG(info.st_mode)) return -1;
+    return (int64_t)info.st_size;
+}
+
 const char *qkv_input_name(const qkv_input *in) { return in->name; }
 
 void qkv_input_close(qkv_input *in) {

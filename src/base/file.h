@@ -18,6 +18,7 @@ qkv_status qkv_input_open(qkv_ctx *ctx, const char *path, qkv_input **input) QKV
 qkv_status qkv_input_read(qkv_input *input, void *buffer, int64_t size, int64_t *got) QKV_MUST_USE;
 /* True if qkv_input_read would not wait. */
 bool qkv_input_ready(qkv_input *input);
+int64_t qkv_input_size(qkv_input *input); /* bytes of a file that is no pipe and not gzip; else -1 */
 const char *qkv_input_name(const qkv_input *input); /* the path, or "standard input" */
 void qkv_input_close(qkv_input *input);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,3 +83,21 @@ static size_t print_shortest(double value, bool single, char *text, size_t size)
 
 size_t qkv_print_real(double value, char *text, size_t size) { return print_shortest(value, false, text, size); }
 size_t qkv_print_float(float value, char *text, size_t size) { return print_shortest((double)value, true, text, size); }
+
+qkv_number qkv_plain(double value) {
+    qkv_number n;
+    const double size = fabs(value);
+    if (value == 0 || (size >= 1e-6 && size < 1e15)) {
+        int decimals = 0;
+        for (; decimals < 24; decimals++) {
+            snprintf(n.s, sizeof n.s, "%.*f", decimals, value);
+            if (strtod(n.s, NULL) == value) break;
+        }
+        with_point(n.s);
+        return n;
+    }
+    qkv_print_real(value, n.s, sizeof n.s);
+    char *plus = strstr(n.s, "e+");
+    if (plus) memmove(plus + 1, plus + 2, strlen(plus + 2) + 1);
+    return n;
+}

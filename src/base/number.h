@@ -15,4 +15,11 @@ bool qkv_parse_uint(const char *text, size_t length, uint64_t *value);
 size_t qkv_print_real(double value, char *text, size_t size);
 size_t qkv_print_float(float value, char *text, size_t size);
 
+/* As people write it, for messages: 100 and 0.00001, where the shortest text is 1e+02 and 1e-05. Below a millionth and from 1e15 on
+ * 1e-16 and 1e30. */
+typedef struct qkv_number {
+    char s[40];
+} qkv_number;
+qkv_number qkv_plain(double value);
+
 #endif

@@ -26,20 +26,28 @@ static void spin_pause(void) {
 #endif
 }
 
-/* The job in hand is one number: its generation (22 bits), how many threads it may use (10), and the chunks not yet handed
- * out (32). Whoever takes one off holds a chunk of that job, and its fields stay as they are until that chunk is done. */
+/* Chunks not yet handed out, as one number: whether they go in order (1 bit), how many threads the job may use (10), the first of
+ * them (26), how many they are (26). Whoever takes one off holds a chunk of the job, and the job's fields stay as they are until
+ * that is reported done. */
+typedef struct share {
+    _Alignas(64) _Atomic uint64_t left;
+} share;
+enum { SHARE_BITS = 26, MOST_CHUNKS = (1 << SHARE_BITS) - 1 };
+
 struct qkv_par_pool {
-    _Alignas(64) _Atomic uint64_t state;
+    _Alignas(64) _Atomic uint64_t generation; /* of the job, changed when its chunks are there to be taken */
     _Alignas(64) _Atomic int64_t done; /* chunks */
     _Alignas(64) qkv_par_fn *fn;
     void *arg;
     int64_t first, total; /* chunks first .. first+total-1 */
+    _Atomic int shares;   /* that have any */
     bool busy;
     _Alignas(64) pthread_mutex_t lock;
     pthread_cond_t work, finished;
     _Atomic int sleepers;
     _Atomic bool caller_sleeps, closing;
     int workers;
+    share share[MOST_WORKERS + 1];
     pthread_t worker[MOST_WORKERS];
     int away_from; /* the processor that the workers keep off, -1: none */
 #ifdef __linux__
@@ -52,25 +60,44 @@ typedef struct worker_start {
     int thread;
 } worker_start;
 
-static uint64_t generation(uint64_t state) { return state >> 42; }
-static uint64_t make_state(uint64_t generation, int threads, int64_t left) {
-    return generation << 42 | (uint64_t)(threads - 1) << 32 | (uint64_t)left;
+static uint64_t make_left(bool in_order, int threads, int64_t next, int64_t count) {
+    return (uint64_t)in_order << 62 | (uint64_t)(threads - 1) << 2 * SHARE_BITS | (uint64_t)next << SHARE_BITS | (uint64_t)count;
 }
 
-/* Runs one chunk, if one is left for this thread. */
-static bool run_one(struct qkv_par_pool *p, int thread) {
-    uint64_t state = atomic_load_explicit(&p->state, memory_order_acquire);
+/* One chunk of a share, if one is left for this thread: the owner's from its begin, others' from its end. -1: none. */
+static int64_t take(share *s, int thread, bool owner) {
+    uint64_t left = atomic_load_explicit(&s->left, memory_order_acquire), rest;
+    int64_t next, count;
+    bool first;
     do {
-        if ((uint32_t)state == 0 || thread > (int)(state >> 32 & 1023)) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&p->state, &state, state - 1, memory_order_acq_rel, memory_order_acquire));
+        first = owner || left >> 62;
+        next = (int64_t)(left >> SHARE_BITS & MOST_CHUNKS);
+        count = (int64_t)(left & MOST_CHUNKS);
+        if (count == 0 || thread > (int)(left >> 2 * SHARE_BITS & 1023)) return -1;
+        rest = first ? left + ((uint64_t)1 << SHARE_BITS) - 1 : left - 1;
+    } while (!atomic_compare_exchange_weak_explicit(&s->left, &left, rest, memory_order_acq_rel, memory_order_acquire));
+    return first ? next : next + count - 1;
+}
+
+/* Runs what is left for this thread: its own share in order, then the ends of the others'. Where there is one share for all, all
+ * take its chunks in order. */
+static void run(struct qkv_par_pool *p, int thread) {
+    const int shares = atomic_load(&p->shares);
+    int64_t ran = 0, chunk;
+    for (int i = 0; i < shares; i++) {
+        share *s = &p->share[(thread + i) % shares];
+        while ((chunk = take(s, thread, i == 0)) >= 0) {
+            p->fn(p->arg, p->first + chunk, thread);
+            ran++;
+        }
+    }
+    if (ran == 0) return;
     const int64_t total = p->total;
-    p->fn(p->arg, p->first + total - (int64_t)(uint32_t)state, thread);
-    if (atomic_fetch_add(&p->done, 1) + 1 == total && atomic_load(&p->caller_sleeps)) {
+    if (atomic_fetch_add(&p->done, ran) + ran == total && atomic_load(&p->caller_sleeps)) {
         pthread_mutex_lock(&p->lock);
         pthread_cond_signal(&p->finished);
         pthread_mutex_unlock(&p->lock);
     }
-    return true;
 }
 
 /* False when it was not so for long. */
@@ -88,7 +115,7 @@ static bool wait_awake(struct qkv_par_pool *p, bool (*is_so)(struct qkv_par_pool
 }
 
 static bool another_job(struct qkv_par_pool *p, uint64_t old) {
-    return generation(atomic_load_explicit(&p->state, memory_order_acquire)) != old;
+    return atomic_load_explicit(&p->generation, memory_order_acquire) != old;
 }
 
 /* Until there is another job than that of `old`. */
@@ -96,7 +123,7 @@ static void wait_for_work(struct qkv_par_pool *p, uint64_t old) {
     if (wait_awake(p, another_job, old)) return;
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
-    while (generation(atomic_load(&p->state)) == old && !atomic_load(&p->closing)) pthread_cond_wait(&p->work, &p->lock);
+    while (atomic_load(&p->generation) == old && !atomic_load(&p->closing)) pthread_cond_wait(&p->work, &p->lock);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
 }
@@ -106,8 +133,8 @@ static void *work(void *argument) {
     struct qkv_par_pool *p = start.pool;
     free(argument);
     while (!atomic_load(&p->closing)) {
-        uint64_t now = generation(atomic_load_explicit(&p->state, memory_order_acquire));
-        while (run_one(p, start.thread)) continue;
+        uint64_t now = atomic_load_explicit(&p->generation, memory_order_acquire);
+        run(p, start.thread);
         wait_for_work(p, now);
     }
     return NULL;
@@ -167,13 +194,19 @@ static void keep_off_the_caller(struct qkv_par_pool *p, int threads) {
 #endif
 }
 
-static void publish(struct qkv_par_pool *p, int threads, int64_t first, int64_t total, qkv_par_fn *fn, void *arg) {
+static void publish(struct qkv_par_pool *p, int threads, bool in_order, int64_t first, int64_t total, qkv_par_fn *fn, void *arg) {
     p->fn = fn;
     p->arg = arg;
     p->first = first;
     p->total = total;
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    atomic_store(&p->state, make_state(generation(p->state) + 1, threads, total));
+    const int shares = in_order ? 1 : threads <= p->workers ? threads : p->workers + 1;
+    atomic_store_explicit(&p->shares, shares, memory_order_relaxed);
+    for (int64_t t = 0, from = 0, to; t < shares; t++, from = to) {
+        to = total * (t + 1) / shares;
+        atomic_store_explicit(&p->share[t].left, make_left(in_order, threads, from, to - from), memory_order_release);
+    }
+    atomic_fetch_add(&p->generation, 1);
     if (atomic_load(&p->sleepers) == 0) return;
     keep_off_the_caller(p, threads);
     pthread_mutex_lock(&p->lock);
@@ -196,15 +229,15 @@ static void wait_for_rest(struct qkv_par_pool *p, int64_t total) {
     pthread_mutex_unlock(&p->lock);
 }
 
-static bool run_on_pool(qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) {
+static bool run_on_pool(qkv_ctx *ctx, bool in_order, int64_t chunks, qkv_par_fn *fn, void *arg) {
     struct qkv_par_pool *p = pool_of(ctx, chunks < ctx->threads ? (int)chunks : ctx->threads);
     if (!p || p->busy || p->workers == 0) return false;
     p->busy = true;
     int threads = ctx->threads <= MOST_WORKERS ? ctx->threads : MOST_WORKERS + 1;
     for (int64_t first = 0; first < chunks;) {
-        int64_t total = chunks - first < INT32_MAX ? chunks - first : INT32_MAX;
-        publish(p, threads, first, total, fn, arg);
-        while (run_one(p, 0)) continue;
+        int64_t total = chunks - first < MOST_CHUNKS ? chunks - first : MOST_CHUNKS;
+        publish(p, threads, in_order, first, total, fn, arg);
+        run(p, 0);
         wait_for_rest(p, total);
         first += total;
     }
@@ -217,7 +250,7 @@ void qkv_par_close(qkv_ctx *ctx) {
     if (!p) return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->closing, true);
-    atomic_store(&p->state, make_state(generation(p->state) + 1, 1, 0)); /* for those that still spin */
+    atomic_fetch_add(&p->generation, 1); /* for those that still spin */
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->workers; i++) pthread_join(p->worker[i], NULL);
@@ -241,8 +274,8 @@ void qkv_par_wait(qkv_par_counter *counter, int64_t value) {
 const char *qkv_par_kind(void) { return "threads"; }
 
 #else
-static bool run_on_pool(qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) {
-    (void)ctx, (void)chunks, (void)fn, (void)arg;
+static bool run_on_pool(qkv_ctx *ctx, bool in_order, int64_t chunks, qkv_par_fn *fn, void *arg) {
+    (void)ctx, (void)in_order, (void)chunks, (void)fn, (void)arg;
     return false;
 }
 void qkv_par_close(qkv_ctx *ctx) { (void)ctx; }
@@ -251,8 +284,11 @@ void qkv_par_wait(qkv_par_counter *counter, int64_t value) { (void)counter, (voi
 const char *qkv_par_kind(void) { return "no threads"; }
 #endif
 
-void qkv_par(const qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) {
+static void par(const qkv_ctx *ctx, bool in_order, int64_t chunks, qkv_par_fn *fn, void *arg) {
     /* The threads are no part of what the context promises not to change. */
-    if (chunks > 1 && ctx->threads > 1 && run_on_pool((qkv_ctx *)(uintptr_t)ctx, chunks, fn, arg)) return;
+    if (chunks > 1 && ctx->threads > 1 && run_on_pool((qkv_ctx *)(uintptr_t)ctx, in_order, chunks, fn, arg)) return;
     for (int64_t i = 0; i < chunks; i++) fn(arg, i, 0);
 }
+
+void qkv_par(const qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) { par(ctx, false, chunks, fn, arg); }
+void qkv_par_in_order(const qkv_ctx *ctx, int64_t chunks, qkv_par_fn *fn, void *arg) { par(ctx, true, chunks, fn, arg); }

@@ -113,7 +113,7 @@ static qkv_status make_forward(qkv_bench_job *job) {
     QKV_TRY(qkv_bench_mat(job, a->shape.heads, rows, QKV_BENCH_ZERO, &lse));
     a->lse = lse.p;
     job->written = (double)rows * (double)(a->shape.heads * (a->shape.value_dim + 1)) * sizeof(real);
-    job->attention = qkv_bench_attention_flops(&a->batch, a->shape.heads, a->shape.dim, a->shape.value_dim, job->c->window, false);
+    job->inside = qkv_bench_attention_flops(&a->batch, a->shape.heads, a->shape.dim, a->shape.value_dim, job->c->window, false);
     return QKV_OK;
 }
 
@@ -131,7 +131,7 @@ static qkv_status make_backward(qkv_bench_job *job) {
     QKV_TRY(one(job, a, rows, QKV_BENCH_RANDOM, &a->d_o));
     QKV_TRY(fused(job, a, rows, QKV_BENCH_ZERO, &a->dq, &a->dk, &a->dv));
     job->written = (double)rows * (double)(s->heads * s->dim + s->kv_heads * (s->dim + s->value_dim)) * sizeof(real);
-    job->attention = qkv_bench_attention_flops(&a->batch, s->heads, s->dim, s->value_dim, job->c->window, true);
+    job->inside = qkv_bench_attention_flops(&a->batch, s->heads, s->dim, s->value_dim, job->c->window, true);
     if (job->plan) return QKV_OK;
     qkv_exec plan = job->x, run = job->x;
     plan.plan = true;
@@ -163,7 +163,7 @@ static qkv_status make_decode(qkv_bench_job *job) {
     QKV_TRY(one(job, a, a->batch.n_seq, QKV_BENCH_ZERO, &a->o));
     job->written = (double)a->batch.n_seq * (double)(a->shape.heads * a->shape.value_dim) * sizeof(real);
     job->items = (double)a->batch.n_seq;
-    job->attention = (double)rows * (double)(a->shape.heads * 2 * (a->shape.dim + a->shape.value_dim));
+    job->inside = (double)rows * (double)(a->shape.heads * 2 * (a->shape.dim + a->shape.value_dim));
     return QKV_OK;
 }
 

@@ -236,7 +236,7 @@ static void report(qkv_bench_sampler *s, qkv_bench_case *one) {
 
 static const qkv_bench_kind *find(const char *name) {
     const qkv_bench_kind *const *const lists[] = {qkv_bench_gemm_kinds,  qkv_bench_attention_kinds, qkv_bench_pointwise_kinds,
-                                                  qkv_bench_layer_kinds, qkv_bench_train_kinds,     qkv_bench_predict_kinds};
+                                                  qkv_bench_layer_kinds, qkv_bench_recurrence_kinds, qkv_bench_train_kinds, qkv_bench_predict_kinds};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const qkv_bench_kind *const *k = lists[l]; *k; k++)
             if (strcmp((*k)->name, name) == 0) return *k;
@@ -273,7 +273,7 @@ static qkv_status plan(qkv_ctx *ctx, const qkv_bench_kind *kind, qkv_bench_case 
     qkv_status status = start(&job, kind, ctx, one, true);
     if (status == QKV_OK) status = kind->pass(&job);
     *arena = job.x.arena.peak;
-    one->flops = sum(job.x.tally.flops, QKV_CLASS_GEMM, QKV_CLASS_GEMM + 1) + job.attention;
+    one->flops = sum(job.x.tally.flops, QKV_CLASS_GEMM, QKV_CLASS_GEMM + 1) + job.inside;
     if (!(one->flops > 0)) one->flops = sum(job.x.tally.flops, 0, QKV_CLASSES);
     one->bytes = sum(job.x.tally.bytes, 0, QKV_CLASSES);
     one->items = job.items;

@@ -46,7 +46,7 @@ typedef struct qkv_bench_job {
     void *self; /* the kind's own, zeroed */
 
     /* set by make, for the floor */
-    double attention;   /* operations of the products inside attention: the tally counts the softmax too */
+    double inside;      /* operations of the products inside attention or a recurrence: the tally counts more than these */
     double written;     /* bytes that a pass writes, of those it books */
     bool in_place;      /* they lie where they were read; else in another buffer */
     double working_set; /* bytes it goes round in; 0: as many as it moves */
@@ -64,10 +64,9 @@ typedef struct qkv_bench_kind {
     qkv_status (*run)(qkv_bench_job *job, qkv_bench_sampler *s);
 } qkv_bench_kind;
 
-extern const qkv_bench_kind *const qkv_bench_gemm_kinds[],
-    *const qkv_bench_attention_kinds[],
-        *const qkv_bench_pointwise_kinds[],
-            *const qkv_bench_layer_kinds[], *const qkv_bench_train_kinds[], *const qkv_bench_predict_kinds[]; /* end with NULL */
+extern const qkv_bench_kind *const qkv_bench_gemm_kinds[], *const qkv_bench_attention_kinds[], *const qkv_bench_pointwise_kinds[],
+    *const qkv_bench_layer_kinds[], *const qkv_bench_recurrence_kinds[], *const qkv_bench_train_kinds[],
+    *const qkv_bench_predict_kinds[]; /* end with NULL */
 
 /* Memory until the job is dropped. */
 typedef enum qkv_bench_fill { QKV_BENCH_ZERO, QKV_BENCH_RANDOM } qkv_bench_fill; /* RANDOM: mean 0, deviation 1 */

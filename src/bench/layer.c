@@ -31,9 +31,9 @@ static qkv_status make(qkv_bench_job *job) {
     QKV_TRY(qkv_bench_mat(job, rows, c->dim, QKV_BENCH_RANDOM, &l->in));
     QKV_TRY(qkv_bench_mat(job, rows, c->dim, QKV_BENCH_ZERO, &l->out));
     job->arithmetic = true;
-    job->attention = qkv_bench_attention_flops(&l->batch, c->heads, shape.head_dim, shape.head_dim, c->window, false);
+    job->inside = qkv_bench_attention_flops(&l->batch, c->heads, shape.head_dim, shape.head_dim, c->window, false);
     if (l->backward)
-        job->attention += qkv_bench_attention_flops(&l->batch, c->heads, shape.head_dim, shape.head_dim, c->window, true);
+        job->inside += qkv_bench_attention_flops(&l->batch, c->heads, shape.head_dim, shape.head_dim, c->window, true);
     job->x.train = l->backward;
     if (!l->backward) return QKV_OK;
     job->x.keep = true;

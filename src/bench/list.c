@@ -85,6 +85,23 @@ static const row layer[] = {
     {true, {.name = "layer.both", .n = 1024, .dim = 512, .heads = 8, .batch = 4}},
 };
 
+/* ---- recurrence: sequences of one length, or of many ---- */
+
+#define WALK(which, quick, ...)                                                                                                    \
+    { quick, {.name = "recurrence." which, __VA_ARGS__} }
+static const row recurrence[] = {
+    WALK("lstm", true, .n = 512, .dim = 512, .batch = 32),
+    WALK("lstm-both", true, .n = 512, .dim = 512, .batch = 32),
+    WALK("gru", false, .n = 512, .dim = 512, .batch = 32),
+    WALK("gru-both", false, .n = 512, .dim = 512, .batch = 32),
+    WALK("rnn", false, .n = 512, .dim = 512, .batch = 32),
+    WALK("rnn-both", false, .n = 512, .dim = 512, .batch = 32),
+    WALK("lstm", false, .n = 512, .dim = 512, .batch = 1),
+    WALK("lstm", false, .n = 512, .dim = 512, .batch = 8),
+    WALK("lstm-both", false, .n = 512, .dim = 128, .batch = 32),
+    WALK("lstm-both", false, .n = 256, .dim = 128, .variant = "ragged", .shortest = 10, .tokens = 8192),
+};
+
 static const row train[] = {
     {false, {.name = "train.step", .n = 512, .dim = 512, .heads = 8, .batch = 16, .layers = 6, .ffn = 2048, .dropout = 0.1}},
     {true,
@@ -178,6 +195,7 @@ static void collect(list *l) {
     TABLE(attention);
     TABLE(pointwise);
     TABLE(layer);
+    TABLE(recurrence);
     TABLE(train);
     TABLE(predict);
 }
@@ -195,13 +213,13 @@ typedef struct size {
     { name, offsetof(qkv_bench_options, field), offsetof(qkv_bench_case, field), most, groups }
 static const size sizes[] = {
     SIZE("m", m, 1 << 24, "gemm"),
-    SIZE("n", n, 1 << 24, "gemm attention pointwise layer train predict"),
+    SIZE("n", n, 1 << 24, "gemm attention pointwise layer recurrence train predict"),
     SIZE("k", k, 1 << 24, "gemm"),
-    SIZE("dim", dim, 65536, "attention pointwise layer train predict"),
+    SIZE("dim", dim, 65536, "attention pointwise layer recurrence train predict"),
     SIZE("value-dim", value_dim, 65536, "attention"),
     SIZE("heads", heads, 65536, "attention layer train predict"),
     SIZE("kv-heads", kv_heads, 65536, "attention layer train predict"),
-    SIZE("batch", batch, 1 << 24, "attention layer train predict"),
+    SIZE("batch", batch, 1 << 24, "attention layer recurrence train predict"),
     SIZE("layers", layers, 65536, "train predict"),
     SIZE("ffn", ffn, 65536, "train predict"),
 };
@@ -318,7 +336,7 @@ qkv_status qkv_bench_cases(qkv_ctx *ctx, const qkv_bench_options *o, qkv_bench_c
     collect(&l);
     if (l.count == 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT,
-                        "there is no case '%.40s'; there are peak, gemm, attention, pointwise, layer, train, predict, one of "
+                        "there is no case '%.40s'; there are peak, gemm, attention, pointwise, layer, recurrence, train, predict, one of "
                         "their cases like attention.forward, and all",
                         what);
     QKV_TRY(qkv_alloc(ctx, l.count, sizeof *l.cases, &l.cases));

@@ -166,7 +166,7 @@ static qkv_status sum_make(qkv_bench_job *job) {
 
 static qkv_status sum_pass(qkv_bench_job *job) {
     point *p = job->self;
-    return qkv_column_sum(&job->x, p->in, p->sum);
+    return qkv_column_sum(&job->x, QKV_WORK_OTHER, p->in, p->sum);
 }
 
 static qkv_status loss_make(qkv_bench_job *job) {

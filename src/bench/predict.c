@@ -89,8 +89,8 @@ static qkv_status make(qkv_bench_job *job) {
     QKV_TRY(qkv_encode_texts(job->ctx, &p->model->config, p->model->tokenizer, p->count, p->texts, p->lengths, &p->encoded));
     const qkv_config *g = &p->model->config;
     qkv_batch rows = {.n_seq = p->count, .offset = p->encoded.rows.offset};
-    job->attention = (double)g->layers * qkv_bench_attention_flops(&rows, g->heads, g->head_dim, g->head_dim, g->span, false);
-    job->attention += 4.0 * (double)rows.offset[rows.n_seq] * (double)g->dim; /* pooling: one query a text */
+    job->inside = (double)g->layers * qkv_bench_attention_flops(&rows, g->heads, g->head_dim, g->head_dim, g->span, false);
+    job->inside += 4.0 * (double)rows.offset[rows.n_seq] * (double)g->dim; /* pooling: one query a text */
     return qkv_scorer_create(job->ctx, p->model->net, &p->encoded.rows, 0, &p->scorer);
 }
 
@@ -132,7 +132,7 @@ static qkv_status encoder_make(qkv_bench_job *job) {
     for (int64_t i = 0; i < rows; i++) e->ids[i] = (int32_t)qkv_below(qkv_key2(31, (uint64_t)i), ENCODER_VOCABULARY);
     if (!job->plan) e->batch.ids = e->ids;
     job->arithmetic = true;
-    job->attention = (double)config.layers *
+    job->inside = (double)config.layers *
                      qkv_bench_attention_flops(&e->batch, config.heads, config.head_dim, config.head_dim, config.span, false);
     return qkv_bench_mat(job, e->batch.n_seq, CLASSES, QKV_BENCH_ZERO, &e->logits);
 }

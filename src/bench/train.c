@@ -70,7 +70,7 @@ static qkv_status make(qkv_bench_job *job) {
     job->memory += 4.0 * (double)job->x.reg->size * sizeof(real); /* weights, gradients, moments: of the loop */
     job->arithmetic = true;
     for (int backward = 0; backward < 2; backward++)
-        job->attention += (double)config.layers * qkv_bench_attention_flops(&batch, config.heads, config.head_dim, config.head_dim,
+        job->inside += (double)config.layers * qkv_bench_attention_flops(&batch, config.heads, config.head_dim, config.head_dim,
                                                                             config.span, backward == 1);
     job->items = (double)tokens;
     return QKV_OK;

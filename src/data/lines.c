@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/rows_state.h"
 
 enum { CHUNK = 1 << 16 };
 
@@ -132,3 +133,5 @@ const char *qkv_line_column(const char *line, int64_t length, int64_t column, in
         line = tab;
     }
 }
+
+int64_t qkv_lines_size(const qkv_lines *l) { return qkv_input_size(l->input); }

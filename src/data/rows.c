@@ -44,6 +44,13 @@ qkv_status qkv_rows_start(qkv_ctx *ctx, const char *path, const qkv_data_options
     return QKV_OK;
 }
 
+/* Of lines that are nothing but labels and text, which change their tab and their line break for a NUL. */
+int64_t qkv_rows_size(const qkv_rows *r) {
+    const bool plain = r->format == QKV_FORMAT_TSV || r->format == QKV_FORMAT_TEXT;
+    const int64_t size = plain ? qkv_lines_size(r->lines) : -1;
+    return size < 0 ? -1 : size + 2;
+}
+
 void qkv_rows_close(qkv_rows *r) {
     if (!r) return;
     qkv_lines_close(r->lines);

@@ -35,6 +35,7 @@ qkv_status qkv_rows_start(qkv_ctx *ctx, const char *path, const qkv_data_options
  * line that is nothing else is a text. */
 void qkv_rows_by_content(qkv_rows *rows);
 qkv_status qkv_rows_read(qkv_rows *rows, qkv_record *record) QKV_MUST_USE;
+int64_t qkv_rows_size(const qkv_rows *rows); /* once a row was read: bytes that its labels and texts can come to, a NUL behind each; -1: not known */
 const char *qkv_rows_name(const qkv_rows *rows); /* of the file, for messages */
 
 #endif

@@ -44,6 +44,8 @@ struct qkv_rows {
     int64_t cell_count, cell_capacity;
 };
 
+int64_t qkv_lines_size(const qkv_lines *lines); /* of the file, once a line was read; -1: not known */
+
 /* The next line; *text NULL at the end. */
 qkv_status qkv_rows_line_next(qkv_rows *r, const char **text, int64_t *length) QKV_MUST_USE;
 /* QKV_BAD_DATA "name:line: ...", with `line` or, where that is 0, that of the row at hand. */

@@ -79,11 +79,21 @@ void qkv_table_free(qkv_table *t) {
 
 enum { POLL_ROWS = 4096 };
 
+/* All of a file at once, where its size is known: growing takes three times as much, and what cannot be read is not begun. */
+static qkv_status reserve(qkv_table *t, const qkv_rows *rows) {
+    const int64_t size = qkv_rows_size(rows);
+    if (size < 0) return QKV_OK;
+    QKV_TRY(qkv_alloc(t->ctx, size, 1, &t->pool));
+    t->pool_capacity = size;
+    return QKV_OK;
+}
+
 static qkv_status read_rows(qkv_table *t, qkv_rows *rows, bool labelled) {
     qkv_record record;
     for (int64_t i = 0;; i++) {
         QKV_TRY(qkv_rows_read(rows, &record));
         if (!record.text) break;
+        if (i == 0) QKV_TRY(reserve(t, rows));
         if (i % POLL_ROWS == 0 && qkv_stop_asked(t->ctx))
             return qkv_fail(t->ctx, QKV_STOPPED, "%s: stopped on request at line %lld", t->name, (long long)record.line);
         QKV_TRY(add_row(t, &record));

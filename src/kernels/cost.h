@@ -4,7 +4,10 @@
 #ifndef QKV_KERNELS_COST_H
 #define QKV_KERNELS_COST_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "kernels/kernels.h"
 
 int64_t qkv_span_pairs(int64_t n_q, int64_t n_k, int64_t left, int64_t right);         /* visible pairs */
 int64_t qkv_span_pairs_executed(int64_t n_q, int64_t n_k, int64_t left, int64_t right); /* pairs the tiles compute */
@@ -17,6 +20,10 @@ typedef struct qkv_cost {
 qkv_cost qkv_cost_gemm(int64_t m, int64_t n, int64_t k);
 qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
 qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
+
+/* Steps of recurrent cells: `rows` of them, `products` of these with a product of the recurrent weights. executed: of all FMA. */
+qkv_cost qkv_cost_recur_forward(qkv_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);
+qkv_cost qkv_cost_recur_backward(qkv_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);
 
 /* FMA lanes, times 2, that the bf16 kernels execute: whole pairs. */
 double qkv_executed_bf16_gemm(int64_t m, int64_t n, int64_t k);

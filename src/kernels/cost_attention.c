@@ -10,16 +10,22 @@ static int64_t min64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* The sum of 0, 1, ..., n, n, n, ... below its element `end`; elements before the first are 0. */
+static int64_t ramp(int64_t end, int64_t n) {
+    if (end <= 0) return 0;
+    return end <= n + 1 ? end * (end - 1) / 2 : n * (n + 1) / 2 + (end - n - 1) * n;
+}
+
+/* Pairs in which the key stands at most `ahead` after the query: each query sees 0 to n_k of them, one more than the query before. */
+static int64_t pairs_up_to(int64_t n_q, int64_t n_k, int64_t ahead) {
+    int64_t first = n_k - n_q + ahead + 1;
+    return ramp(first + n_q, n_k) - ramp(first, n_k);
+}
+
 int64_t qkv_span_pairs(int64_t n_q, int64_t n_k, int64_t left, int64_t right) {
     attend_span s = attend_span_of(n_q, n_k, left, right);
-    if (s.left < 0 && s.right < 0) return n_q * n_k;
-    int64_t pairs = 0;
-    for (int64_t i = 0; i < n_q; i++) {
-        int64_t lo, hi;
-        attend_keys_of_rows(s, i, i + 1, &lo, &hi);
-        pairs += hi - lo;
-    }
-    return pairs;
+    int64_t pairs = s.right < 0 ? n_q * n_k : pairs_up_to(n_q, n_k, s.right);
+    return s.left < 0 ? pairs : pairs - pairs_up_to(n_q, n_k, -s.left - 1);
 }
 
 /* Pairs of the products that take blocks of queries: whole 16-key panels (scores), or first to last key (values). */

@@ -90,6 +90,57 @@ typedef struct qkv_attend {
 
 typedef enum qkv_act { QKV_KERNEL_GELU, QKV_KERNEL_GELU_TANH, QKV_KERNEL_RELU, QKV_KERNEL_SILU } qkv_act;
 
+/* ---- recurrence ---- */
+
+typedef enum qkv_cell {
+    QKV_CELL_TANH,
+    QKV_CELL_RELU,
+    QKV_CELL_LSTM,      /* gates i, f, g, o */
+    QKV_CELL_GRU,       /* r, z, n; n = tanh(x + r * (W h + b)): reset after the product */
+    QKV_CELL_GRU_BEFORE /* r, z, n; n = tanh(x + W (r * h)): reset before it. Two phases a step: gates, candidate */
+} qkv_cell;
+
+static inline int qkv_cell_gates(qkv_cell cell) { return cell == QKV_CELL_LSTM ? 4 : cell >= QKV_CELL_GRU ? 3 : 1; }
+
+/* Recurrent weights [gates * units, units], packed so that the gates of 16 units stand side by side: [ceil(units/16)][gates][units][16],
+ * zero beyond. */
+static inline int64_t qkv_recur_packed_size(int64_t gates, int64_t units) {
+    return (units + QKV_PANEL - 1) / QKV_PANEL * QKV_PANEL * gates * units;
+}
+
+/* One step of sequences of which the longest come first; units u0..u1-1 of it (u0 a multiple of QKV_PANEL). Matrices hold the
+ * rows of a ragged batch: sequence i is at row first[i] + at, a step before it at first[i] + before. What the product reads and
+ * what goes from step to step is dense, a row a sequence. */
+typedef struct qkv_recur {
+    qkv_cell cell;
+    int phase; /* of GRU_BEFORE; else 0 */
+    int64_t units, u0, u1;
+    int64_t rows;    /* sequences that run */
+    int64_t going;   /* the first so many of them have a product: forward all or none, backward those that run at the next step */
+    bool start;      /* no step before this one */
+    const int64_t *first;
+    int64_t at, before;
+    const real *packed; /* forward as above; backward the transposed weights, [gates * units][units] by gemm_pack */
+    const real *state;  /* what is multiplied by them, from the other step (or phase) */
+    int64_t ld_state;
+    real *next; /* the same for what follows */
+    int64_t ld_next;
+    real *gates; /* forward: in what comes from below, out the values of the gates; backward: in these, out their gradients */
+    int64_t ld_gates;
+    real *hidden;
+    int64_t ld_hidden;
+    real *cells; /* LSTM: c. GRU: W h + b, GRU_BEFORE: r * h, for the backward pass; NULL: not wanted */
+    int64_t ld_cells;
+    const real *vector; /* LSTM: peepholes of i, f, o [3][units], or NULL. GRU: b [units] */
+
+    /* backward only */
+    const real *dhidden;
+    int64_t ld_dhidden;
+    real *carry; /* dense [sequences][units]: LSTM: gradient of c; GRU: that of h which goes past the product */
+    real *drecur; /* GRU: gradients of the products [rows][3 units]; those of the gates are others */
+    int64_t ld_drecur;
+} qkv_recur;
+
 typedef struct qkv_adamw {
     real lr, beta1, beta2, epsilon, decay;
     real correct1, correct2; /* 1 - beta^t */
@@ -142,8 +193,9 @@ typedef struct qkv_adamw {
     X(double, sum_squares, (int64_t n, const real *x)) /* 16 lanes of real over blocks of 4096, blocks in double */        \
     /* embedding.inc */                                                                                                    \
     X(void, gather, (int64_t rows, int64_t cols, const real *table, int64_t ldt, const int32_t *ids, real scale, real *y, int64_t ldy)) \
-    /* dtable[ids[r], c0..c1) += scale * dy[r, c0..c1), r ascending */                                                     \
-    X(void, scatter_add, (int64_t rows, int64_t c0, int64_t c1, const int32_t *ids, real scale, const real *dy, int64_t lddy, real *dtable, int64_t ldt)) \
+    /* dtable[ids[r]] += scale * dy[r], r ascending, for the rows with ids[r] mod parts == part; parts is a power of two */     \
+    X(void, scatter_add, (int64_t rows, int64_t cols, int32_t part, int32_t parts, const int32_t *ids, real scale, const real *dy, int64_t lddy, \
+                          real *dtable, int64_t ldt))                                                                       \
     /* loss.inc: label-smoothed cross-entropy, target distribution (1-s) one-hot + s/cols (Szegedy et al. 2016, section 7); */ \
     /* loss[rows]; dlogits = scale * gradient, or NULL. target[r] in 0..cols-1 */                                          \
     X(void, cross_entropy, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int32_t *target, real smoothing, real scale, \
@@ -154,6 +206,12 @@ typedef struct qkv_adamw {
     X(void, sigmoid_loss, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int64_t *label_at, const int32_t *labels, \
                            const real *weight, real smoothing, real scale, real *loss, real *dlogits, int64_t ldd))        \
     X(void, sigmoid_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                  \
+    /* recurrence.inc */                                                                                                   \
+    X(void, recur_pack, (int64_t gates, int64_t units, int64_t u0, int64_t u1, const real *weight, real *packed))          \
+    X(void, recur_forward, (const qkv_recur *r))                                                                           \
+    X(void, recur_backward, (const qkv_recur *r))                                                                          \
+    /* out[c0..c1) += sum over rows of a * b, one ascending chain a column */                                              \
+    X(void, column_dot, (int64_t rows, int64_t c0, int64_t c1, const real *a, int64_t lda, const real *b, int64_t ldb, real *out)) \
     /* optimizer.inc: Loshchilov & Hutter 2019, algorithm 2; decoupled decay p -= lr*decay*p */                            \
     X(void, adamw, (int64_t n, real *p, const real *g, real *m, real *v, const qkv_adamw *o))                              \
     /* peak.inc: runs `iterations` rounds of register-only FMAs, returns how many FLOPs that were; *sink defeats the optimizer */ \

@@ -11,13 +11,14 @@ typedef struct qkv_attention_layer {
     qkv_span span;
     double dropout;
     uint64_t site;
-    qkv_linear qkv, out;
+    qkv_linear qkv, out; /* out.weight -1: there is no output projection */
 } qkv_attention_layer;
 
 typedef struct qkv_attention_saved {
     qkv_mat in, qkv, mixed, lse; /* [N,dim], [N,(heads+2 kv_heads) head_dim], [N,heads head_dim], [heads,N] */
 } qkv_attention_saved;
 
+/* With shape->no_output, out [N, heads head_dim] takes the place of `mixed`: it must live until backward, and nothing follows on it. */
 /* prefix "encoder.0." gives "encoder.0.attention.qkv.weight" and so on. */
 qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape,
                                        uint64_t site) QKV_MUST_USE;

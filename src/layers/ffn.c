@@ -24,7 +24,8 @@ qkv_status qkv_ffn_declare(qkv_ffn *l, qkv_reg *reg, const char *prefix, const q
     qkv_param_kind out = {.std = 1 / sqrt((double)shape->ffn) / depth, .decay = true, .matrix = true};
     qkv_param_kind bias = {.vector = true};
     int64_t inner = gated ? 2 * shape->ffn : shape->ffn;
-    *l = (qkv_ffn){.width = shape->ffn, .act = kernel_act(shape->activation), .gated = gated, .in.bias = -1, .out.bias = -1};
+    *l = (qkv_ffn){.width = shape->ffn, .act = kernel_act(shape->activation), .gated = gated,
+                    .in = {.bias = -1, .work = QKV_WORK_FEED_FORWARD}, .out = {.bias = -1, .work = QKV_WORK_FEED_FORWARD}};
     QKV_TRY(qkv_reg_add(reg, prefix, "ffn.in.weight", inner, shape->dim, in, &l->in.weight));
     if (shape->bias) QKV_TRY(qkv_reg_add(reg, prefix, "ffn.in.bias", 1, inner, bias, &l->in.bias));
     QKV_TRY(qkv_reg_add(reg, prefix, "ffn.out.weight", shape->dim, shape->ffn, out, &l->out.weight));

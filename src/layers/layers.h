@@ -16,6 +16,7 @@ typedef struct qkv_block_shape {
     qkv_norm norm;
     qkv_activation activation;
     bool post_norm, bias;
+    bool no_output; /* an attention layer alone: it ends with the heads side by side, without the projection of their concatenation */
     qkv_span span;
     double norm_epsilon;
     double dropout, attention_dropout;
@@ -27,6 +28,7 @@ enum {
     QKV_SITE_ATTENTION = 0,     /* layer * 16 + k */
     QKV_SITE_ATTENTION_OUT = 1,
     QKV_SITE_FFN_OUT = 2,
+    QKV_SITE_RECURRENT_IN = 3,
     QKV_SITES_A_LAYER = 16,
     QKV_SITE_EMBEDDING = 1 << 20,
     QKV_SITE_HEAD = (1 << 20) + 1

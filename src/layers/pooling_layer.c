@@ -58,7 +58,7 @@ static qkv_status attention_backward(qkv_exec *x, const qkv_pooling_layer *l, co
                                 qkv_heads_of(dout, shape.dim), qkv_heads_of(dquery, shape.dim), qkv_heads_of(din, shape.dim),
                                 qkv_heads_of(dvalue, shape.dim)));
     QKV_TRY(qkv_scaled_sum(x, 1, dvalue, 1, din));
-    return qkv_column_sum(x, dquery, qkv_grad(x, l->query));
+    return qkv_column_sum(x, QKV_WORK_POOLING, dquery, qkv_grad(x, l->query));
 }
 
 qkv_status qkv_pooling_layer_backward(qkv_exec *x, const qkv_pooling_layer *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din,

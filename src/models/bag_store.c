@@ -1,4 +1,4 @@
-/* The bag of words in a model file. */
+/* The linear model, a bag of words, in a model file. */
 #include <math.h>
 #include <string.h>
 
@@ -36,19 +36,19 @@ bool qkv_bag_is_finite(const qkv_bag *b) { return all_finite(b->bias, b->classes
 static qkv_status find(qkv_ctx *ctx, const qkv_safetensors *file, const char *name, bool numbers, int64_t rows, int64_t cols,
                        const qkv_tensor **found) {
     const qkv_tensor *t = *found = qkv_safetensors_find(file, name);
-    if (!t) return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: tensor \"%s\" of the bag is missing", qkv_safetensors_name(file), name);
+    if (!t) return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: tensor \"%s\" of the linear model is missing", qkv_safetensors_name(file), name);
     bool type = numbers ? t->dtype == QKV_DTYPE_F32 || t->dtype == QKV_DTYPE_F64 : t->dtype == QKV_DTYPE_U64;
     bool shape = t->rank == (cols ? 2 : 1) && (rows < 0 ? t->count <= INT32_MAX : t->shape[0] == rows) && (!cols || t->shape[1] == cols);
     if (type && shape) return QKV_OK;
-    return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: tensor \"%s\" is not of the type and the shape that the bag's keys and the classes ask for",
+    return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: tensor \"%s\" is not of the type and the shape that the linear model's keys and the classes ask for",
                     qkv_safetensors_name(file), name);
 }
 
 static qkv_status check(const qkv_bag *b, const char *file) {
     for (int64_t i = 1; i < b->features; i++)
         if (b->key[i] <= b->key[i - 1])
-            return qkv_fail(b->ctx, QKV_BAD_FORMAT, "%s: the keys of the bag do not ascend (element %lld)", file, (long long)i);
-    if (!qkv_bag_is_finite(b)) return qkv_fail(b->ctx, QKV_BAD_FORMAT, "%s: the bag holds a value that is not finite", file);
+            return qkv_fail(b->ctx, QKV_BAD_FORMAT, "%s: the keys of the linear model do not ascend (element %lld)", file, (long long)i);
+    if (!qkv_bag_is_finite(b)) return qkv_fail(b->ctx, QKV_BAD_FORMAT, "%s: the linear model holds a value that is not finite", file);
     return QKV_OK;
 }
 

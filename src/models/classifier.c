@@ -62,6 +62,8 @@ void qkv_classifier_scale(const qkv_classifier *net, double factor, real *weight
 
 /* ---- passes ---- */
 
+static const qkv_place POOLING = {"pooling", -1, QKV_WORK_POOLING}, HEAD = {"head", -1, QKV_WORK_HEAD}, LOSS = {"loss", -1, QKV_WORK_LOSS};
+
 static qkv_status check(const qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, bool training) {
     return qkv_encoder_check(x, &net->reg, &net->config, batch, training);
 }
@@ -72,7 +74,9 @@ static qkv_status forward(qkv_exec *x, const qkv_classifier *net, const qkv_batc
     qkv_head_saved head;
     QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
     QKV_TRY(qkv_temp(x, batch->n_seq, net->config.dim, &features));
+    qkv_exec_at(x, POOLING);
     QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, out, features, &pooling));
+    qkv_exec_at(x, HEAD);
     return qkv_head_forward(x, &net->head, batch, features, logits, &head);
 }
 
@@ -92,6 +96,7 @@ qkv_status qkv_classifier_vectors(qkv_exec *x, const qkv_classifier *net, const 
     qkv_mat out;
     qkv_pooling_saved saved;
     qkv_status status = qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out);
+    qkv_exec_at(x, POOLING);
     if (status == QKV_OK) status = qkv_pooling_layer_forward(x, &net->pooling, batch, out, vectors, &saved);
     return qkv_frame_leave(x, f, status);
 }
@@ -114,17 +119,22 @@ static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *
     QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
     size_t above = x->arena.low;
     QKV_TRY(qkv_keep(x, batch->n_seq, net->config.dim, &features));
+    qkv_exec_at(x, POOLING);
     QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, out, features, &pooling));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &logits));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &dlogits));
+    qkv_exec_at(x, HEAD);
     QKV_TRY(qkv_head_forward(x, &net->head, batch, features, logits, &head));
+    qkv_exec_at(x, LOSS);
     QKV_TRY(loss_of(x, net, aims, logits, loss_scale, loss, dlogits));
 
     x->pass = QKV_PASS_BACKWARD;
     QKV_TRY(qkv_temp(x, batch->n_seq, net->config.dim, &dfeatures));
     QKV_TRY(qkv_temp(x, rows, dim, &dout));
     QKV_TRY(qkv_temp(x, rows, dim, &spare));
+    qkv_exec_at(x, HEAD);
     QKV_TRY(qkv_head_backward(x, &net->head, batch, dlogits, dfeatures, &head));
+    qkv_exec_at(x, POOLING);
     QKV_TRY(qkv_pooling_layer_backward(x, &net->pooling, batch, dfeatures, dout, &pooling));
     qkv_arena_low_release(&x->arena, above);
     QKV_TRY(qkv_encoder_backward(x, &net->encoder, batch, dout, spare));
@@ -163,6 +173,9 @@ static qkv_status weights_of(qkv_exec *x, const qkv_classifier *net, const qkv_b
 qkv_status qkv_classifier_weights(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head,
                                   real *weights) {
     QKV_TRY(check(x, net, batch, false));
+    if (qkv_config_recurrent(&net->config))
+        return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "this model has no attention weights to show: its encoder is of kind %s",
+                        qkv_network_name(net->config.model));
     if (batch->n_seq != 1) return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "attention weights are shown for one text, not %lld", (long long)batch->n_seq);
     if (layer < 0 || layer >= net->config.layers)
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "layer %lld: this model has layers 0 to %lld", (long long)layer, (long long)net->config.layers - 1);

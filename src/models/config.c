@@ -4,10 +4,13 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/number.h"
+
 /* ---- the table of fields: one line each, for the check of ranges and for both ways of JSON ---- */
 
-/* A FLAG is written only where it is true: files without it stay as they are, and older programs read them. */
-typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE, FLAG } field_type;
+/* A FLAG is written only where it is true, a KIND where it is not the first: files without it stay as they are, and older programs
+ * read them. */
+typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE, FLAG, KIND } field_type;
 
 typedef struct field {
     const char *name;
@@ -15,8 +18,11 @@ typedef struct field {
     size_t offset;
     double min, max;
     const char *const *choices; /* in the order of the enum, ended by NULL */
+    bool transformer;           /* means something in such a model only */
 } field;
 
+static const char *const MODELS[] = {"transformer", "rnn", "lstm", "gru", "birnn", "bilstm", "bigru", NULL};
+static const char *const CELLS[] = {"plain", "relu", "peepholes", "reset-before", NULL};
 static const char *const POSITIONS[] = {"none", "sinusoidal", "learned", NULL};
 static const char *const POOLINGS[] = {"mean", "first", "max", "attention", NULL};
 static const char *const NORMS[] = {"layer", "rms", NULL};
@@ -24,31 +30,33 @@ static const char *const ACTIVATIONS[] = {"gelu", "gelu-tanh", "relu", "silu", "
 
 #define AT(name) offsetof(qkv_config, name)
 static const field FIELDS[] = {
-    {"vocab", INTEGER, AT(vocab), 1, 1 << 28, NULL},
-    {"classes", INTEGER, AT(classes), 1, 1 << 24, NULL},
-    {"layers", INTEGER, AT(layers), 1, 4096, NULL},
-    {"dim", INTEGER, AT(dim), 1, 1 << 16, NULL},
-    {"heads", INTEGER, AT(heads), 1, 1 << 12, NULL},
-    {"kv_heads", INTEGER, AT(kv_heads), 1, 1 << 12, NULL},
-    {"head_dim", INTEGER, AT(head_dim), 1, 1 << 12, NULL},
-    {"ffn", INTEGER, AT(ffn), 1, 1 << 20, NULL},
-    {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL},
-    {"ngrams", INTEGER, AT(ngrams), 0, 8, NULL},
-    {"position", CHOICE, AT(position), 0, 0, POSITIONS},
-    {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS},
-    {"norm", CHOICE, AT(norm), 0, 0, NORMS},
-    {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS},
-    {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL},
-    {"bias", BOOLEAN, AT(bias), 0, 0, NULL},
-    {"multi_label", FLAG, AT(multi_label), 0, 0, NULL},
-    {"pair", FLAG, AT(pair), 0, 0, NULL},
-    {"bf16", FLAG, AT(bf16), 0, 0, NULL},
-    {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL},
-    {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL},
-    {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL},
-    {"dropout", REAL, AT(dropout), 0, 0.999, NULL},
-    {"attention_dropout", REAL, AT(attention_dropout), 0, 0.999, NULL},
-    {"embedding_dropout", REAL, AT(embedding_dropout), 0, 0.999, NULL},
+    {"model", KIND, AT(model), 0, 0, MODELS, false},
+    {"cell", KIND, AT(cell), 0, 0, CELLS, false},
+    {"vocab", INTEGER, AT(vocab), 1, 1 << 28, NULL, false},
+    {"classes", INTEGER, AT(classes), 1, 1 << 24, NULL, false},
+    {"layers", INTEGER, AT(layers), 1, 4096, NULL, false},
+    {"dim", INTEGER, AT(dim), 1, 1 << 16, NULL, false},
+    {"heads", INTEGER, AT(heads), 1, 1 << 12, NULL, false},
+    {"kv_heads", INTEGER, AT(kv_heads), 1, 1 << 12, NULL, true},
+    {"head_dim", INTEGER, AT(head_dim), 1, 1 << 12, NULL, true},
+    {"ffn", INTEGER, AT(ffn), 1, 1 << 20, NULL, true},
+    {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL, false},
+    {"ngrams", INTEGER, AT(ngrams), 0, 8, NULL, false},
+    {"position", CHOICE, AT(position), 0, 0, POSITIONS, true},
+    {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS, false},
+    {"norm", CHOICE, AT(norm), 0, 0, NORMS, true},
+    {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS, true},
+    {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL, true},
+    {"bias", BOOLEAN, AT(bias), 0, 0, NULL, true},
+    {"multi_label", FLAG, AT(multi_label), 0, 0, NULL, false},
+    {"pair", FLAG, AT(pair), 0, 0, NULL, false},
+    {"bf16", FLAG, AT(bf16), 0, 0, NULL, false},
+    {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL, true},
+    {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL, true},
+    {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL, true},
+    {"dropout", REAL, AT(dropout), 0, 0.999, NULL, false},
+    {"attention_dropout", REAL, AT(attention_dropout), 0, 0.999, NULL, true},
+    {"embedding_dropout", REAL, AT(embedding_dropout), 0, 0.999, NULL, false},
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };
 
@@ -56,8 +64,9 @@ static int64_t *integer_at(const qkv_config *c, const field *f) { return (int64_
 static double *real_at(const qkv_config *c, const field *f) { return (double *)((char *)c + f->offset); }
 static bool *boolean_at(const qkv_config *c, const field *f) { return (bool *)((char *)c + f->offset); }
 
-/* The four enums have no negative values; all are the size of an int, which the assertions hold the compiler to. */
+/* The enums have no negative values; all are the size of an int, which the assertions hold the compiler to. */
 _Static_assert(sizeof(qkv_position) == sizeof(int) && sizeof(qkv_pooling) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_network) == sizeof(int) && sizeof(qkv_cell_kind) == sizeof(int), "enums are read through int");
 _Static_assert(sizeof(qkv_norm) == sizeof(int) && sizeof(qkv_activation) == sizeof(int), "enums are read through int");
 static int choice_get(const qkv_config *c, const field *f) {
     int value;
@@ -81,8 +90,10 @@ static qkv_status check_field(qkv_ctx *ctx, const qkv_config *c, const field *f)
             return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%lld is outside %lld..%lld", f->name, (long long)v, (long long)f->min, (long long)f->max);
     } else if (f->type == REAL) {
         double v = *real_at(c, f);
-        if (!(v >= f->min && v <= f->max)) return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%g is outside %g..%g", f->name, v, f->min, f->max);
-    } else if (f->type == CHOICE) {
+        if (!(v >= f->min && v <= f->max))
+            return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%s is outside %s..%s", f->name, qkv_plain(v).s, qkv_plain(f->min).s,
+                            qkv_plain(f->max).s);
+    } else if (f->type == CHOICE || f->type == KIND) {
         int v = choice_get(c, f);
         if (v < 0 || v >= choice_count(f)) return qkv_fail(ctx, QKV_BAD_CONFIG, "%s has no choice number %d", f->name, v);
     }
@@ -108,9 +119,41 @@ static qkv_status check_divides(qkv_ctx *ctx, const char *part, int64_t n, const
                     (long long)below, (long long)above);
 }
 
+static qkv_status check_recurrent(qkv_ctx *ctx, const qkv_config *c) {
+    static const qkv_network of[] = {QKV_NETWORK_TRANSFORMER, QKV_NETWORK_RNN, QKV_NETWORK_LSTM, QKV_NETWORK_GRU};
+    const int both = qkv_config_directions(c);
+    const qkv_network one = both == 2 ? c->model - (QKV_NETWORK_BIRNN - QKV_NETWORK_RNN) : c->model;
+    if (c->cell != QKV_CELL_PLAIN && of[c->cell] != one)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "cell=%s is of model=%s or bi%s, not of %s", CELLS[c->cell], MODELS[of[c->cell]], MODELS[of[c->cell]],
+                        MODELS[c->model]);
+    if (c->dim % both != 0)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "dim=%lld is odd: model=%s has half of it in each direction", (long long)c->dim, MODELS[c->model]);
+    if (both == 1 && c->pooling == QKV_POOL_FIRST)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "pooling=first: the first row of a text has seen nothing of it with model=%s", MODELS[c->model]);
+    return QKV_OK;
+}
+
+const char *qkv_network_name(qkv_network model) { return MODELS[model]; }
+
+void qkv_config_settle(qkv_config *c) {
+    if (!qkv_config_recurrent(c)) return;
+    c->position = QKV_POSITION_NONE;
+    c->norm = QKV_NORM_LAYER;
+    c->activation = QKV_ACT_GELU;
+    c->kv_heads = c->heads;
+    c->head_dim = c->ffn = 1;
+    c->post_norm = false;
+    c->bias = true;
+    c->span = (qkv_span){-1, -1};
+    c->norm_epsilon = 1e-5;
+    c->attention_dropout = 0;
+}
+
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(check_field(ctx, c, &FIELDS[i]));
     QKV_TRY(check_divides(ctx, "heads", c->heads, "dim", c->dim));
+    if (qkv_config_recurrent(c)) return check_recurrent(ctx, c);
+    if (c->cell != QKV_CELL_PLAIN) return qkv_fail(ctx, QKV_BAD_CONFIG, "cell=%s is of a recurrent model", CELLS[c->cell]);
     QKV_TRY(check_divides(ctx, "kv_heads", c->kv_heads, "heads", c->heads));
     if (c->norm_epsilon == 0) return qkv_fail(ctx, QKV_BAD_CONFIG, "norm_epsilon=0: a constant row would be divided by 0");
     return QKV_OK;
@@ -124,9 +167,16 @@ static json_t *field_to_json(const qkv_config *c, const field *f) {
     case REAL: return json_real(*real_at(c, f));
     case BOOLEAN:
     case FLAG: return json_boolean(*boolean_at(c, f));
-    case CHOICE: return json_string(f->choices[choice_get(c, f)]);
+    case CHOICE:
+    case KIND: return json_string(f->choices[choice_get(c, f)]);
     }
     return NULL;
+}
+
+static bool is_written(const qkv_config *c, const field *f) {
+    if (f->transformer && qkv_config_recurrent(c)) return false;
+    if (f->type == KIND) return choice_get(c, f) != 0;
+    return f->type != FLAG || *boolean_at(c, f);
 }
 
 qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) {
@@ -134,7 +184,7 @@ qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) 
     QKV_TRY(qkv_config_check(ctx, c));
     json_t *object = json_object();
     for (int i = 0; object && i < N_FIELDS; i++) {
-        if (FIELDS[i].type == FLAG && !*boolean_at(c, &FIELDS[i])) continue;
+        if (!is_written(c, &FIELDS[i])) continue;
         if (json_object_set_new(object, FIELDS[i].name, field_to_json(c, &FIELDS[i])) != 0) {
             json_decref(object);
             object = NULL;
@@ -169,14 +219,16 @@ static qkv_status choice_from_json(qkv_ctx *ctx, const json_t *v, const field *f
 
 static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field *f, qkv_config *c) {
     const json_t *v = json_object_get(json, f->name);
-    if (!v && f->type == FLAG) return QKV_OK;
+    if (!v && (f->type == FLAG || f->type == KIND)) return QKV_OK;
+    if (f->transformer && qkv_config_recurrent(c))
+        return v ? qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is of no use to a model of kind %s", f->name, MODELS[c->model]) : QKV_OK;
     if (!v) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is missing", f->name);
     if (f->type == INTEGER && json_is_integer(v)) *integer_at(c, f) = json_integer_value(v);
     else if (f->type == REAL && json_is_number(v)) *real_at(c, f) = json_number_value(v);
     else if ((f->type == BOOLEAN || f->type == FLAG) && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
-    else if (f->type == CHOICE && json_is_string(v)) return choice_from_json(ctx, v, f, c);
+    else if ((f->type == CHOICE || f->type == KIND) && json_is_string(v)) return choice_from_json(ctx, v, f, c);
     else {
-        static const char *const wants[] = {"an integer", "a number", "true or false", "a name", "true or false"};
+        static const char *const wants[] = {"an integer", "a number", "true or false", "a name", "true or false", "a name"};
         return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is %s, expected %s", f->name, json_kind(v), wants[f->type]);
     }
     return QKV_OK;
@@ -197,5 +249,6 @@ qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c)
         if (!known(key)) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: unknown key \"%.60s\" (written by a newer version?)", key);
     }
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(field_from_json(ctx, json, &FIELDS[i], c));
+    qkv_config_settle(c);
     return qkv_config_check(ctx, c);
 }

@@ -11,6 +11,8 @@
 #include "qkv/model.h"
 
 typedef struct qkv_config {
+    qkv_network model;
+    qkv_cell_kind cell; /* of a recurrent model */
     int64_t vocab, classes;
     int64_t layers, dim, heads, kv_heads, head_dim, ffn;
     int64_t max_length; /* tokens; also the rows of a learned position table */
@@ -28,12 +30,20 @@ typedef struct qkv_config {
     double dropout, attention_dropout, embedding_dropout; /* used in training only */
 } qkv_config;
 
+/* Recurrent models have no use for position, kv_heads, head_dim, ffn, norm, activation, post_norm, bias, span, norm_epsilon and
+ * attention_dropout: this sets them to values that stand for nothing. They are not in the JSON of such a model. */
+void qkv_config_settle(qkv_config *c);
+static inline bool qkv_config_recurrent(const qkv_config *c) { return c->model != QKV_NETWORK_TRANSFORMER; }
+static inline int qkv_config_directions(const qkv_config *c) { return c->model >= QKV_NETWORK_BIRNN ? 2 : 1; }
+const char *qkv_network_name(qkv_network model); /* "bilstm" */
+
 /* Refuses what cannot be built: heads=6 does not divide dim=256 (try 4 or 8). */
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;
 
-/* New reference. Enums are written by name; multi_label, pair and bf16 only where they are true. */
+/* New reference. Enums are written by name; multi_label, pair and bf16 only where they are true, model and cell only
+ * where they are not the first choice. */
 qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) QKV_MUST_USE;
-/* Every key must be there, of the right type and in range, but for those that are written only where they are true; unknown
+/* Every key must be there, of the right type and in range, but for those that are not always written; unknown
  * keys are refused (a newer file). Then checks. */
 qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c) QKV_MUST_USE;
 

@@ -1,18 +1,20 @@
-/* What the networks of this floor share: token embeddings and positions, encoder blocks, the final norm. Its parameters come
+/* What the networks of this floor share: token embeddings and positions, encoder blocks, the final norm; or recurrent layers. Its parameters come
  * first in a registry and have the same names, so two networks of one configuration agree on them. */
 #ifndef QKV_MODELS_ENCODER_H
 #define QKV_MODELS_ENCODER_H
 
 #include "layers/block.h"
 #include "layers/embedding_layer.h"
+#include "layers/recurrent.h"
 #include "models/config.h"
 #include "models/net.h"
 
 typedef struct qkv_encoder {
     qkv_ctx *ctx;
     qkv_embedding_layer embedding;
-    qkv_block *blocks; /* [layers] */
-    qkv_norm_op norm;  /* after the blocks; pre-norm only */
+    qkv_block *blocks; /* [layers] of a transformer */
+    qkv_recurrent *recurrent; /* [layers] of a recurrent model */
+    qkv_norm_op norm;  /* after the blocks of a transformer; pre-norm only */
     qkv_net net;       /* blocks, and the final norm */
     int64_t size;      /* reals that its parameters take at the start of a block */
 } qkv_encoder;
@@ -26,6 +28,7 @@ void qkv_encoder_set_recompute(qkv_encoder *e, bool recompute);
 
 /* The widths and choices of one block of this configuration. */
 qkv_block_shape qkv_encoder_shape(const qkv_config *config);
+qkv_cell qkv_encoder_cell(const qkv_config *config); /* of a recurrent model */
 
 /* The first `segments` of e->net: *out [rows,dim] lives as in qkv_net_forward. */
 qkv_status qkv_encoder_forward(qkv_exec *x, const qkv_encoder *e, int64_t segments, const qkv_batch *batch, qkv_mat *out) QKV_MUST_USE;
@@ -38,6 +41,7 @@ typedef struct qkv_frame {
     size_t low, high;
     bool keep, bf16;
     qkv_pass pass;
+    qkv_place place;
 } qkv_frame;
 
 qkv_frame qkv_frame_enter(qkv_exec *x, bool keep, bool bf16);

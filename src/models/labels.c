@@ -85,6 +85,18 @@ static qkv_status read_label(qkv_model *model, const char *file, int64_t i, cons
     return qkv_model_set_label(model, i, bytes->size ? bytes->p : "", bytes->size);
 }
 
+/* They are looked up by halves, and a label that is there twice would be two classes of one name. */
+static qkv_status check_order(const qkv_model *model, const char *file, int64_t i) {
+    const char *a = model->labels[i - 1], *b = model->labels[i];
+    const int64_t n = model->label_sizes[i - 1], m = model->label_sizes[i], both = n < m ? n : m;
+    const int order = both > 0 ? memcmp(a, b, (size_t)both) : 0;
+    if (order < 0 || (order == 0 && n < m)) return QKV_OK;
+    if (order == 0 && n == m)
+        return qkv_fail(model->ctx, QKV_BAD_FORMAT, "%s: qkv.labels: labels %lld and %lld are both '%.64s'", file, (long long)i - 1, (long long)i, b);
+    return qkv_fail(model->ctx, QKV_BAD_FORMAT, "%s: qkv.labels: label %lld, '%.64s', stands behind '%.64s': they ascend by their bytes", file,
+                    (long long)i, b, a);
+}
+
 qkv_status qkv_labels_from_json(qkv_model *model, const char *file, const json_t *json) {
     if (!json_is_array(json) || (int64_t)json_array_size(json) != model->config.classes) {
         return qkv_fail(model->ctx, QKV_BAD_FORMAT,
@@ -95,6 +107,7 @@ qkv_status qkv_labels_from_json(qkv_model *model, const char *file, const json_t
     qkv_status status = QKV_OK;
     for (int64_t i = 0; status == QKV_OK && i < model->config.classes; i++) {
         status = read_label(model, file, i, json_array_get(json, (size_t)i), &bytes);
+        if (status == QKV_OK && i > 0) status = check_order(model, file, i);
     }
     qkv_buf_free(&bytes);
     return status;

@@ -54,9 +54,12 @@ void qkv_masked_set_prior(const qkv_masked *net, const int64_t *count, real *wei
 
 /* ---- passes ---- */
 
+static const qkv_place HEAD = {"head", -1, QKV_WORK_HEAD};
+
 static qkv_status forward(qkv_exec *x, const qkv_masked *net, const qkv_batch *batch, const qkv_masks *masks, real *loss) {
     qkv_mat out;
     QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
+    qkv_exec_at(x, HEAD);
     return qkv_masked_head_loss(x, &net->head, masks, out, loss);
 }
 
@@ -65,6 +68,7 @@ static qkv_status step(qkv_exec *x, const qkv_masked *net, const qkv_batch *batc
     qkv_mat out, dout, spare;
     QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
     QKV_TRY(qkv_temp(x, out.rows, out.cols, &dout));
+    qkv_exec_at(x, HEAD);
     QKV_TRY(qkv_masked_head_learn(x, &net->head, masks, out, scale, loss, dout));
     x->pass = QKV_PASS_BACKWARD;
     QKV_TRY(qkv_temp(x, out.rows, out.cols, &spare));

@@ -76,6 +76,13 @@ void qkv_model_use_bf16(qkv_model *model, bool bf16) {
     qkv_model_unpack(model);
 }
 
+qkv_status qkv_model_no_number(const qkv_model *model, const char *what) {
+    return qkv_fail(model->ctx, QKV_NUMERIC,
+                    "%s: the model's answer is not a number: its weights are finite but so large that sums overflow (was the file edited, or "
+                    "did the training diverge?)",
+                    what);
+}
+
 qkv_status qkv_model_set_label(qkv_model *model, int64_t index, const char *label, int64_t size) {
     if (index < 0 || index >= model->config.classes) {
         return qkv_fail(model->ctx, QKV_INTERNAL, "label %lld of %lld classes", (long long)index, (long long)model->config.classes);

@@ -41,6 +41,9 @@ void qkv_model_unpack(qkv_model *model);
 /* Computes with bf16 operands from now on, or with f32; the weights stay f32. */
 void qkv_model_use_bf16(qkv_model *model, bool bf16);
 
+/* QKV_NUMERIC: weights can be finite, and so large that sums are not. `what` has no number for an answer: "text 3", "news.tsv:7". */
+qkv_status qkv_model_no_number(const qkv_model *model, const char *what) QKV_MUST_USE;
+
 /* Sets one label to a copy of these bytes. */
 qkv_status qkv_model_set_label(qkv_model *model, int64_t index, const char *label, int64_t size) QKV_MUST_USE;
 

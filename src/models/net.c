@@ -6,7 +6,8 @@ qkv_status qkv_net_add(qkv_net *net, const qkv_segment_kind *kind, const void *l
         QKV_TRY(qkv_grow(net->ctx, capacity, sizeof *net->segments, &net->segments));
         net->capacity = capacity;
     }
-    qkv_segment s = {.kind = kind, .layer = layer, .policy = policy};
+    qkv_segment s = {.kind = kind, .layer = layer, .policy = policy, .place = {.name = kind->name, .index = kind->single ? -1 : 0}};
+    for (int64_t i = 0; !kind->single && i < net->count; i++) s.place.index += net->segments[i].kind == kind;
     QKV_TRY(qkv_alloc_zero(net->ctx, 1, kind->saved_size, &s.saved));
     net->segments[net->count++] = s;
     return QKV_OK;
@@ -24,6 +25,7 @@ static qkv_status forward_scratch(qkv_exec *x, const qkv_net *net, int64_t count
     for (int64_t i = 0; i < count; i++) {
         const qkv_segment *s = &net->segments[i];
         if (i < 2) QKV_TRY(qkv_temp(x, in.rows, in.cols, &buffer[i]));
+        qkv_exec_at(x, s->place);
         QKV_TRY(s->kind->forward(x, s->layer, batch, in, buffer[i % 2], s->saved));
         in = buffer[i % 2];
     }
@@ -36,6 +38,7 @@ static qkv_status forward_keeping(qkv_exec *x, qkv_segment *s, const qkv_batch *
     s->in = in;
     QKV_TRY(qkv_keep(x, in.rows, in.cols, out));
     x->keep = s->policy == QKV_KEEP;
+    qkv_exec_at(x, s->place);
     qkv_status status = s->kind->forward(x, s->layer, batch, in, *out, s->saved);
     x->keep = true;
     return status;
@@ -65,6 +68,7 @@ static qkv_status recompute(qkv_exec *x, const qkv_segment *s, const qkv_batch *
 }
 
 static qkv_status backward_one(qkv_exec *x, const qkv_segment *s, const qkv_batch *batch, qkv_mat dout, qkv_mat din) {
+    qkv_exec_at(x, s->place);
     if (s->policy == QKV_RECOMPUTE) {
         qkv_arena_low_release(&x->arena, s->low); /* its output, which nobody reads any more */
         QKV_TRY(recompute(x, s, batch));

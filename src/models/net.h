@@ -10,10 +10,11 @@
 typedef enum qkv_policy { QKV_KEEP, QKV_RECOMPUTE } qkv_policy;
 
 typedef struct qkv_segment_kind {
-    const char *name;
+    const char *name; /* with its number among those of the kind ("encoder.0") where the costs are broken down */
     size_t saved_size; /* of the typed struct behind `saved` */
     qkv_status (*forward)(qkv_exec *x, const void *layer, const qkv_batch *batch, qkv_mat in, qkv_mat out, void *saved);
     qkv_status (*backward)(qkv_exec *x, const void *layer, const qkv_batch *batch, qkv_mat dout, qkv_mat din, const void *saved);
+    bool single; /* there is one in a net: it needs no number */
 } qkv_segment_kind;
 
 /* What a segment remembers from forward to backward: marks of the kept stack, its input, the layer's saved struct. */
@@ -21,6 +22,7 @@ typedef struct qkv_segment {
     const qkv_segment_kind *kind;
     const void *layer;
     qkv_policy policy;
+    qkv_place place;
     size_t low; /* kept bytes before this segment's output */
     qkv_mat in;
     void *saved;

@@ -18,9 +18,17 @@
 
 #include "models/classifier.h"
 #include "ops/linear.h"
+#include "ops/recurrence.h"
+#include "ops/reg.h"
 
 /* Keeps the keys of initial values apart from those of shuffling and dropout under the same seed. */
 static const uint64_t INIT_DOMAIN = 0x696e6974;
+
+static real constant(const qkv_param *p, int64_t e) {
+    if (p->init_period == 0) return p->init_value;
+    const int64_t at = e % p->init_period;
+    return at >= p->init_from && at < p->init_to ? p->init_value : 0;
+}
 
 void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights) {
     memset(weights, 0, (size_t)reg->size * sizeof(real));
@@ -29,7 +37,7 @@ void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights) {
         real *w = weights + p->offset;
         uint64_t key = qkv_key3(seed, INIT_DOMAIN, (uint64_t)i);
         for (int64_t e = 0; e < p->rows * p->cols; e++)
-            w[e] = p->init_std > 0 ? (real)(qkv_normal(qkv_key2(key, (uint64_t)e)) * (double)p->init_std) : p->init_value;
+            w[e] = p->init_std > 0 ? (real)(qkv_normal(qkv_key2(key, (uint64_t)e)) * (double)p->init_std) : constant(p, e);
     }
 }
 
@@ -37,7 +45,7 @@ int64_t qkv_reg_packed_size(const qkv_reg *reg, bool bf16) {
     int64_t end = 0;
     for (int64_t i = 0; i < reg->count; i++) {
         const qkv_param *p = &reg->params[i];
-        int64_t here = p->packed_offset < 0 ? 0 : (bf16 ? p->pairs_offset : p->packed_offset) + qkv_linear_packed_size(bf16, p->rows, p->cols);
+        int64_t here = p->packed_offset < 0 ? 0 : (bf16 ? p->pairs_offset : p->packed_offset) + qkv_param_packed_size(p, bf16);
         if (here > end) end = here;
     }
     return end;
@@ -47,6 +55,8 @@ void qkv_reg_pack(const qkv_ctx *ctx, const qkv_reg *reg, bool bf16, const real 
     for (int64_t i = 0; i < reg->count; i++) {
         const qkv_param *p = &reg->params[i];
         if (p->packed_offset < 0) continue;
-        qkv_linear_pack(ctx, bf16, weights + p->offset, p->rows, p->cols, packed + (bf16 ? p->pairs_offset : p->packed_offset));
+        real *to = packed + (bf16 ? p->pairs_offset : p->packed_offset);
+        if (p->gates > 0) qkv_recurrence_pack(ctx, weights + p->offset, p->gates, p->cols, to);
+        else qkv_linear_pack(ctx, bf16, weights + p->offset, p->rows, p->cols, to);
     }
 }

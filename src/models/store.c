@@ -73,7 +73,7 @@ static qkv_status check_finite(const qkv_model *model) {
         }
     }
     if (qkv_bag_is_finite(&model->bag)) return QKV_OK;
-    return qkv_fail(model->ctx, QKV_NUMERIC, "the model is not saved: its bag of words holds a value that is not finite");
+    return qkv_fail(model->ctx, QKV_NUMERIC, "the model is not saved: its linear model holds a value that is not finite");
 }
 
 /* ---- metadata ---- */

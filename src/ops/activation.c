@@ -33,7 +33,7 @@ static void forward_chunk(void *arg, int64_t chunk, int thread) {
 qkv_status qkv_activation_forward(qkv_exec *x, qkv_act act, bool gated, qkv_mat in, qkv_mat out) {
     QKV_TRY(check(x, gated, in, out));
     double elements = (double)out.rows * (double)out.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * (cost_forward(act) + gated), elements * (gated ? 3 : 2) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_ACTIVATION, elements * (cost_forward(act) + gated), elements * (gated ? 3 : 2) * sizeof(real));
     if (x->plan || out.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .act = act, .gated = gated, .in = in, .out = out, .grain = qkv_row_grain(in.cols)};
     qkv_par(x->ctx, qkv_chunks(out.rows, j.grain), forward_chunk, &j);
@@ -53,7 +53,7 @@ qkv_status qkv_activation_backward(qkv_exec *x, qkv_act act, bool gated, qkv_mat
     QKV_TRY(qkv_exec_shape(x, "input gradient of an activation", din, in.rows, in.cols));
     double elements = (double)dout.rows * (double)dout.cols;
     double gate = gated ? 2 + cost_forward(act) : 0;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * (cost_backward(act) + 1 + gate), elements * (gated ? 5 : 3) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_ACTIVATION, elements * (cost_backward(act) + 1 + gate), elements * (gated ? 5 : 3) * sizeof(real));
     if (x->plan || dout.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .act = act, .gated = gated, .in = in, .out = dout, .din = din, .grain = qkv_row_grain(in.cols)};
     qkv_par(x->ctx, qkv_chunks(dout.rows, j.grain), backward_chunk, &j);

@@ -27,7 +27,7 @@ typedef struct job {
     int64_t decode;      /* key/value heads that are computed together, as no sequence has more than one query; 0: it is not so */
     int64_t unit_heads;  /* units of a part: query heads forward, key/value heads backward, groups of these in decoding */
     const unit *starts;  /* [chunks + 1] */
-    int64_t chunks;
+    int64_t chunks, threads;
     real *scratch;
     int64_t scratch_size; /* reals a thread */
     /* Backward, split: what the key tiles of a head share, and how many of them each block of queries has seen; of the
@@ -127,6 +127,15 @@ static unit unit_next(const job *j, unit u) {
     return (unit){u.sequence + 1, 0, 0};
 }
 
+/* What a thread will most likely compute after u: threads take chunks in turn. False: nothing. Only for what is fetched ahead. */
+static bool unit_expected(const job *j, int64_t chunk, unit u, unit *next) {
+    *next = unit_next(j, u);
+    if (unit_before(*next, j->starts[chunk + 1])) return true;
+    if (chunk + j->threads >= j->chunks) return false;
+    *next = j->starts[chunk + j->threads];
+    return true;
+}
+
 /* ---- memory, from the top of the arena ---- */
 
 /* Where there are few heads, the key tiles of each are units; what they share is laid out here. */
@@ -213,6 +222,7 @@ static int64_t scratch_of(const job *j, int64_t n_q, int64_t n_k) {
 static qkv_status prepare(qkv_exec *x, job *j) {
     const qkv_attention_shape *s = j->s;
     j->kernels = x->ctx->kernels;
+    j->threads = x->ctx->threads;
     j->bf16 = bf16_of(x, s);
     unit *starts;
     qkv_mat scratch;
@@ -328,15 +338,13 @@ static void decode_chunk(void *arg, int64_t chunk, int thread) {
 
 static void forward_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
-    unit u = j->starts[chunk], end = j->starts[chunk + 1];
-    qkv_attend a = describe_rows(j, u), next;
-    for (bool more = true; more; u = unit_next(j, u), a = next) {
-        unit following = unit_next(j, u);
-        more = unit_before(following, end);
-        if (more) next = describe_rows(j, following);
-        a.next = more ? &next : NULL;
+    for (unit u = j->starts[chunk], end = j->starts[chunk + 1], following; unit_before(u, end); u = unit_next(j, u)) {
+        qkv_attend a = describe_rows(j, u), next;
+        if (unit_expected(j, chunk, u, &following)) {
+            next = describe_rows(j, following);
+            a.next = &next;
+        }
         forward_rows(j, &a, j->scratch + thread * j->scratch_size);
-        if (!more) return;
     }
 }
 
@@ -380,10 +388,8 @@ static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, real *
 static void backward_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
     int64_t group = j->s->heads / j->s->kv_heads;
-    unit u = j->starts[chunk], end = j->starts[chunk + 1];
-    for (bool more = true; more;) {
-        unit following = unit_next(j, u);
-        more = unit_before(following, end);
+    for (unit u = j->starts[chunk], end = j->starts[chunk + 1], following; unit_before(u, end); u = unit_next(j, u)) {
+        bool more = unit_expected(j, chunk, u, &following);
         for (int64_t h = u.head * group; h < (u.head + 1) * group; h++) {
             qkv_attend a = describe(j, u.sequence, h), next;
             bool same = h + 1 < (u.head + 1) * group;
@@ -391,7 +397,6 @@ static void backward_chunk(void *arg, int64_t chunk, int thread) {
             a.next = same || more ? &next : NULL;
             backward_head(j, u, &a, h, j->scratch + thread * j->scratch_size);
         }
-        u = following;
     }
 }
 
@@ -415,23 +420,73 @@ static void bias_chunk(void *arg, int64_t h, int thread) {
 
 /* ---- the op ---- */
 
-/* Every operand once: q, k, v, o, lse; backward also dout, dq, dk, dv. */
-static double operand_bytes(const qkv_attention_shape *s, bool backward) {
-    double q = (double)(s->sequences > 0 ? q_from(s, s->sequences) : 0), k = (double)(s->sequences > 0 ? s->k_offset[s->sequences] : 0);
-    double queries = q * (double)s->heads, keys = k * (double)s->kv_heads;
-    double once = queries * (double)(s->dim + s->value_dim + 1) + keys * (double)(s->dim + s->value_dim);
-    double back = backward ? queries * (double)(s->dim + s->value_dim) + keys * (double)(s->dim + s->value_dim) : 0;
-    return (once + back) * sizeof(real);
+/* ---- what it costs ---- */
+
+/* The multiply-adds that the tiles compute, of one head: a sum of something for each column of queries and keys, something for
+ * each of values, and, at bf16, the sums of the rows. */
+static double executed(const job *j, int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim) {
+    const qkv_attention_shape *s = j->s;
+    if (j->bf16)
+        return (j->backward ? qkv_executed_bf16_attend_backward : qkv_executed_bf16_attend_forward)(n_q, n_k, s->left, s->right, dim,
+                                                                                                    value_dim) / 2;
+    return (j->backward ? qkv_cost_attend_backward : qkv_cost_attend_forward)(n_q, n_k, s->left, s->right, dim, value_dim).executed / 2;
 }
 
-static void book(qkv_exec *x, const qkv_attention_shape *s, bool backward) {
-    double flops = 0;
-    for (int64_t i = 0; i < s->sequences; i++) {
-        qkv_cost c = (backward ? qkv_cost_attend_backward : qkv_cost_attend_forward)(n_queries(s, i), n_keys(s, i), s->left, s->right,
-                                                                                     s->dim, s->value_dim);
-        flops += c.flops * (double)s->heads;
+typedef struct charges {
+    qkv_charge scores, softmax, values;
+} charges;
+
+static void add_sequence(const job *j, bool tiles, int64_t n_q, int64_t n_k, charges *c) {
+    const qkv_attention_shape *s = j->s;
+    const double heads = (double)s->heads, pairs = (double)qkv_span_pairs(n_q, n_k, s->left, s->right) * heads;
+    const double scores = pairs * (double)s->dim * (j->backward ? 3 : 1), values = pairs * (double)s->value_dim * (j->backward ? 2 : 1);
+    const qkv_cost all =
+        (j->backward ? qkv_cost_attend_backward : qkv_cost_attend_forward)(n_q, n_k, s->left, s->right, s->dim, s->value_dim);
+    c->scores.macs += scores;
+    c->values.macs += values;
+    c->scores.flops += 2 * scores;
+    c->values.flops += 2 * values;
+    c->softmax.flops += all.flops * heads - 2 * (scores + values);
+    if (!tiles || n_q == 0) return;
+    const double neither = executed(j, n_q, n_k, 0, 0);
+    c->softmax.executed += neither * heads;
+    c->scores.executed += (executed(j, n_q, n_k, s->dim, 0) - neither) * heads;
+    c->values.executed += (executed(j, n_q, n_k, 0, s->value_dim) - neither) * heads;
+}
+
+/* Every operand once: q, k, v, o, lse; backward also dout, dq, dk, dv. */
+static void add_bytes(const qkv_attention_shape *s, bool backward, charges *c) {
+    const double q = (double)(s->sequences > 0 ? q_from(s, s->sequences) : 0), k = (double)(s->sequences > 0 ? s->k_offset[s->sequences] : 0);
+    const double queries = q * (double)s->heads, keys = k * (double)s->kv_heads, both = (backward ? 2 : 1) * sizeof(real);
+    c->scores.bytes = both * (queries + keys) * (double)s->dim;
+    c->values.bytes = both * (queries + keys) * (double)s->value_dim;
+    c->softmax.bytes = queries * sizeof(real);
+}
+
+static void add_charge(qkv_charge *to, const qkv_charge *c) {
+    to->macs += c->macs;
+    to->flops += c->flops;
+    to->executed += c->executed;
+}
+
+/* What the tiles compute is asked for only where somebody will look at it. Sequences of one length are often side by side. */
+static void book(qkv_exec *x, const job *j) {
+    charges c = {0}, one = {0};
+    for (int64_t i = 0, q = -1, k = -1; i < j->s->sequences; i++) {
+        if (n_queries(j->s, i) != q || n_keys(j->s, i) != k) {
+            q = n_queries(j->s, i);
+            k = n_keys(j->s, i);
+            one = (charges){0};
+            add_sequence(j, x->ledger != NULL, q, k, &one);
+        }
+        add_charge(&c.scores, &one.scores);
+        add_charge(&c.softmax, &one.softmax);
+        add_charge(&c.values, &one.values);
     }
-    qkv_exec_book(x, QKV_CLASS_ATTENTION, flops, operand_bytes(s, backward));
+    add_bytes(j->s, j->backward, &c);
+    qkv_exec_charge(x, QKV_CLASS_ATTENTION, QKV_WORK_SCORES, c.scores);
+    qkv_exec_charge(x, QKV_CLASS_ATTENTION, QKV_WORK_SOFTMAX, c.softmax);
+    qkv_exec_charge(x, QKV_CLASS_ATTENTION, QKV_WORK_VALUES, c.values);
 }
 
 qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_heads q, qkv_heads k, qkv_heads v, qkv_heads o, real *lse) {
@@ -439,7 +494,7 @@ qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_hea
     size_t mark = qkv_exec_mark(x);
     job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse};
     QKV_TRY(prepare(x, &j));
-    book(x, s, false);
+    book(x, &j);
     if (!x->plan) qkv_par(x->ctx, j.chunks, j.decode ? decode_chunk : forward_chunk, &j);
     qkv_exec_release(x, mark);
     return QKV_OK;
@@ -451,8 +506,8 @@ qkv_status qkv_attend_backward(qkv_exec *x, const qkv_attention_shape *s, qkv_he
     size_t mark = qkv_exec_mark(x);
     job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv, .lse = (real *)lse, .backward = true};
     QKV_TRY(prepare(x, &j));
-    book(x, s, true);
-    if (!x->plan) qkv_par(x->ctx, j.chunks, backward_chunk, &j);
+    book(x, &j);
+    if (!x->plan) (j.split ? qkv_par_in_order : qkv_par)(x->ctx, j.chunks, backward_chunk, &j);
     if (!x->plan && s->bias && s->bias_grad) qkv_par(x->ctx, s->heads, bias_chunk, &j);
     qkv_exec_release(x, mark);
     return QKV_OK;

@@ -11,6 +11,7 @@ typedef struct job {
     const int32_t *ids;
     real scale;
     int64_t grain;
+    int32_t parts; /* of the table, by the rows' numbers: each adds its own in order */
 } job;
 
 qkv_mat qkv_embedding_table(const qkv_exec *x, int64_t param) {
@@ -46,27 +47,31 @@ static qkv_status check(const qkv_exec *x, const char *what, qkv_mat table, cons
 qkv_status qkv_embedding_forward(qkv_exec *x, const char *what, qkv_mat table, const int32_t *ids, double scale, qkv_mat out) {
     QKV_TRY(check(x, what, table, ids, out));
     double elements = (double)out.rows * (double)out.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, scale != 1 ? elements : 0, 2 * elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_EMBEDDING, scale != 1 ? elements : 0, 2 * elements * sizeof(real));
     if (x->plan || out.rows == 0) return QKV_OK;
-    job j = {x->ctx->kernels, table, out, ids, (real)scale, qkv_row_grain(out.cols)};
+    job j = {x->ctx->kernels, table, out, ids, (real)scale, qkv_row_grain(out.cols), 0};
     qkv_par(x->ctx, qkv_chunks(out.rows, j.grain), gather_chunk, &j);
     return QKV_OK;
 }
 
+/* Every part looks at all numbers. */
+enum { MOST_PARTS = 8 };
+
 static void scatter_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
     (void)thread;
-    qkv_range r = qkv_chunk_range(j->rows.cols, j->grain, chunk);
-    j->kernels->scatter_add(j->rows.rows, r.from, r.to, j->ids, j->scale, j->rows.p, j->rows.ld, j->table.p, j->table.ld);
+    j->kernels->scatter_add(j->rows.rows, j->rows.cols, (int32_t)chunk, j->parts, j->ids, j->scale, j->rows.p, j->rows.ld, j->table.p,
+                            j->table.ld);
 }
 
 qkv_status qkv_embedding_backward(qkv_exec *x, qkv_mat dtable, const int32_t *ids, double scale, qkv_mat dout) {
     QKV_TRY(check(x, "gradient of a table", dtable, ids, dout));
     double elements = (double)dout.rows * (double)dout.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * (scale != 1 ? 2 : 1), 3 * elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_EMBEDDING, elements * (scale != 1 ? 2 : 1), 3 * elements * sizeof(real));
     if (x->plan || dout.rows == 0) return QKV_OK;
-    job j = {x->ctx->kernels, dtable, dout, ids, (real)scale, qkv_col_grain(dout.rows)};
-    qkv_par(x->ctx, qkv_chunks(dout.cols, j.grain), scatter_chunk, &j);
+    job j = {.kernels = x->ctx->kernels, .table = dtable, .rows = dout, .ids = ids, .scale = (real)scale, .parts = 1};
+    while (j.parts < MOST_PARTS && elements >= 65536.0 * j.parts) j.parts *= 2;
+    qkv_par(x->ctx, j.parts, scatter_chunk, &j);
     return QKV_OK;
 }
 
@@ -98,7 +103,7 @@ static void sinusoidal_chunk(void *arg, int64_t chunk, int thread) {
 qkv_status qkv_sinusoidal(qkv_exec *x, qkv_mat table) {
     QKV_TRY(qkv_exec_shape(x, "table of positions", table, table.rows, table.cols));
     double elements = (double)table.rows * (double)table.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, 2 * elements, elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_EMBEDDING, 2 * elements, elements * sizeof(real));
     if (x->plan) return QKV_OK;
     qkv_par(x->ctx, qkv_chunks(table.cols, 2), sinusoidal_chunk, &table);
     return QKV_OK;

@@ -46,9 +46,49 @@ void qkv_bf16_note(const qkv_ctx *ctx) {
 
 const char *qkv_bf16_name(const qkv_ctx *ctx) { return ctx->bf16->name; }
 
+/* ---- bookkeeping ---- */
+
+static bool same_place(qkv_place a, qkv_place b) {
+    if (a.index != b.index || a.work != b.work) return false;
+    return a.name == b.name || (a.name && b.name && strcmp(a.name, b.name) == 0);
+}
+
+static qkv_ledger_entry *entry_at(qkv_ledger *l, qkv_place place) {
+    if (l->last < l->count && same_place(l->entries[l->last].place, place)) return &l->entries[l->last];
+    for (l->last = 0; l->last < l->count; l->last++)
+        if (same_place(l->entries[l->last].place, place)) return &l->entries[l->last];
+    if (l->count == l->capacity) {
+        l->overflow = true;
+        return NULL;
+    }
+    l->entries[l->count] = (qkv_ledger_entry){.place = place};
+    return &l->entries[l->count++];
+}
+
+static void enter(qkv_ledger *l, qkv_pass pass, qkv_place place, qkv_work work, qkv_charge a) {
+    qkv_ledger_entry *e = entry_at(l, place);
+    if (!e) return;
+    qkv_charge *sum = &e->of[pass][place.work != QKV_WORK_LINEAR ? place.work : work];
+    sum->macs += a.macs;
+    sum->flops += a.flops;
+    sum->executed += a.executed;
+    sum->bytes += a.bytes;
+}
+
+void qkv_exec_charge(qkv_exec *x, qkv_class c, qkv_work work, qkv_charge a) {
+    x->tally.flops[x->pass][c] += a.flops;
+    x->tally.bytes[x->pass][c] += a.bytes;
+    if (x->ledger) enter(x->ledger, x->pass, x->place, work, a);
+}
+
+void qkv_exec_other(qkv_exec *x, qkv_work work, double flops, double bytes) {
+    qkv_exec_charge(x, QKV_CLASS_OTHER, work, (qkv_charge){.flops = flops, .bytes = bytes});
+}
+
 void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes) {
-    x->tally.flops[x->pass][c] += flops;
-    x->tally.bytes[x->pass][c] += bytes;
+    static const qkv_work of[QKV_CLASSES] = {QKV_WORK_LINEAR, QKV_WORK_SCORES, QKV_WORK_RECURRENCE, QKV_WORK_OTHER};
+    const double macs = c == QKV_CLASS_GEMM || c == QKV_CLASS_ATTENTION ? flops / 2 : 0;
+    qkv_exec_charge(x, c, of[c], (qkv_charge){macs, flops, macs, bytes});
 }
 
 double qkv_tally_flops(const qkv_tally *t) {

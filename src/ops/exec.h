@@ -20,6 +20,54 @@ typedef struct qkv_tally {
     double bytes[QKV_PASSES][QKV_CLASSES]; /* operands read and results written, each once */
 } qkv_tally;
 
+/* What the operations of a pass are for. A ledger keeps them apart; without one only the tally is kept. */
+typedef enum qkv_work {
+    QKV_WORK_LINEAR, /* linear maps that no layer calls anything else */
+    QKV_WORK_PROJECTION,
+    QKV_WORK_SCORES,  /* queries with keys; backward: the scores again, and the gradients of both */
+    QKV_WORK_SOFTMAX, /* and the scaling of the rows around it */
+    QKV_WORK_VALUES,  /* weights with values; backward: the gradients of both */
+    QKV_WORK_FEED_FORWARD,
+    QKV_WORK_RECURRENCE,
+    QKV_WORK_ACTIVATION,
+    QKV_WORK_NORM,
+    QKV_WORK_RESIDUAL, /* sums, and dropout with them */
+    QKV_WORK_EMBEDDING,
+    QKV_WORK_POOLING,
+    QKV_WORK_HEAD,
+    QKV_WORK_LOSS,
+    QKV_WORK_OPTIMIZER,
+    QKV_WORK_OTHER,
+    QKV_WORKS
+} qkv_work;
+
+typedef struct qkv_charge {
+    double macs;     /* useful multiply-adds of products */
+    double flops;    /* useful: 2 a multiply-add of a product, and all other arithmetic */
+    double executed; /* multiply-adds that the kernels execute for the products, by the formulas of kernels/cost.h */
+    double bytes;    /* operands read and results written, each once */
+} qkv_charge;
+
+/* Where in the network. */
+typedef struct qkv_place {
+    const char *name; /* static; NULL: nowhere */
+    int64_t index;    /* -1: there is one of the name */
+    qkv_work work;    /* all that is done there counts as this; LINEAR: each op as its own */
+} qkv_place;
+
+typedef struct qkv_ledger_entry {
+    qkv_place place;
+    qkv_charge of[QKV_PASSES][QKV_WORKS];
+} qkv_ledger_entry;
+
+/* Its owner gives it as many zeroed entries as there may be places; nothing is allocated while a pass is booked. */
+typedef struct qkv_ledger {
+    qkv_ledger_entry *entries;
+    int64_t count, capacity;
+    int64_t last;  /* that was found */
+    bool overflow; /* there were more places: what was booked there is missing */
+} qkv_ledger;
+
 /* Registered parameter: the same handle reads weight, gradient and moments, which are four blocks of equal layout. */
 typedef struct qkv_param {
     char name[96];         /* "encoder.0.attention.qkv.weight" */
@@ -27,11 +75,13 @@ typedef struct qkv_param {
     int64_t offset;        /* reals from the start of the block; a multiple of 16 */
     real init_std;         /* normal(0, init_std); 0: constant */
     real init_value;       /* the constant */
+    int64_t init_period, init_from, init_to; /* the constant is of elements from .. to-1 of each period only, others are 0; 0: of all */
     bool decay;            /* weight decay applies (never biases and norms) */
     bool vector;           /* stored as a 1-d tensor */
     bool embedding;        /* trained at the embedding rate instead of the dense one */
     int64_t packed_offset; /* of its packed copies in a frozen model; -1: never multiplied by */
     int64_t pairs_offset;  /* the same in a bf16 one, in pairs */
+    int64_t gates;         /* recurrent weights of so many gates: packed as ops/recurrence.h does it, as reals; 0: they are not */
 } qkv_param;
 
 typedef struct qkv_reg {
@@ -58,6 +108,8 @@ typedef struct qkv_exec {
     qkv_pass pass;
     qkv_arena arena;
     qkv_tally tally;
+    qkv_ledger *ledger; /* NULL: only the tally is kept */
+    qkv_place place;
     const qkv_reg *reg;
     const real *weights; /* one block each; NULL in a plan */
     real *grads;         /* added to */
@@ -80,7 +132,19 @@ static inline void qkv_exec_release(qkv_exec *x, size_t mark) { qkv_arena_high_r
 void qkv_bf16_note(const qkv_ctx *ctx);
 const char *qkv_bf16_name(const qkv_ctx *ctx); /* of the kernels: results of different ones may differ */
 
+/* Books to the tally and, where there is one, to the ledger. */
+void qkv_exec_charge(qkv_exec *x, qkv_class c, qkv_work work, qkv_charge charge);
+/* The same for arithmetic that is not of products. */
+void qkv_exec_other(qkv_exec *x, qkv_work work, double flops, double bytes);
+/* The same by the class alone: of GEMM and ATTENTION all FLOPs are products, executed as they are. */
 void qkv_exec_book(qkv_exec *x, qkv_class c, double flops, double bytes);
+
+/* What is booked from now on is done there; returns where it was before. */
+static inline qkv_place qkv_exec_at(qkv_exec *x, qkv_place place) {
+    const qkv_place before = x->place;
+    x->place = place;
+    return before;
+}
 double qkv_tally_flops(const qkv_tally *t);
 
 static inline const real *qkv_weight(const qkv_exec *x, int64_t param) {

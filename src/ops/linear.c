@@ -117,14 +117,17 @@ static int64_t even_columns(int64_t n, int64_t most) {
 }
 
 /* Blocks of 96 rows by up to 512 columns, so that what is read of A is used often; smaller while there are too few of them to
- * share out evenly. A product below SMALL stays whole, and no block is cut below half of it: waking a thread must cost less
- * than it brings. Heights are multiples of 12, so that register tiles of 4 and 6 rows come out even. */
+ * share out evenly, but no block below half of SMALL: waking a thread must cost less than it brings, and where two cores share no
+ * cache each line handed over costs as much as two thousand multiply-adds. So a product below SMALL is cut into two blocks of whole
+ * rows at most, which stay where they are from one product to the next, and below TINY it stays whole. Heights are multiples of 12,
+ * so that register tiles of 4 and 6 rows come out even. */
 static void gemm_blocks(gemm_job *j) {
-    const double SMALL = 1e6, k = (double)(j->g.k > 0 ? j->g.k : 1);
+    const double TINY = 1e6, SMALL = 4e6, k = (double)(j->g.k > 0 ? j->g.k : 1), work = (double)j->g.m * (double)j->n * k;
     const int64_t MANY = 32;
     j->bm = j->g.m > 0 ? j->g.m : 1;
     j->bn = j->n > 0 ? qkv_chunks(j->n, QKV_PANEL) * QKV_PANEL : QKV_PANEL;
-    if ((double)j->g.m * (double)j->n * k >= SMALL) {
+    if (work >= TINY && work < SMALL && j->g.m >= 24) j->bm = qkv_chunks(qkv_chunks(j->g.m, 2), 12) * 12;
+    if (work >= SMALL) {
         j->bm = 96;
         for (int64_t most = 512; most >= STRIP; most /= 2) {
             j->bn = even_columns(j->n, most);
@@ -143,9 +146,11 @@ static void product(const qkv_exec *x, const qkv_gemm *g, int64_t n, const qkv_l
     qkv_par(x->ctx, qkv_chunks(g->m, j.bm) * j.columns, gemm_chunk, &j);
 }
 
-static void book(qkv_exec *x, int64_t m, int64_t n, int64_t k, bool read_c) {
-    double elements = (double)m * (double)k + (double)k * (double)n + (double)m * (double)n * (read_c ? 2 : 1);
-    qkv_exec_book(x, QKV_CLASS_GEMM, qkv_cost_gemm(m, n, k).flops, elements * sizeof(real));
+static void book(qkv_exec *x, qkv_work work, int64_t m, int64_t n, int64_t k, bool read_c) {
+    const double elements = (double)m * (double)k + (double)k * (double)n + (double)m * (double)n * (read_c ? 2 : 1);
+    const qkv_cost cost = qkv_cost_gemm(m, n, k);
+    const double executed = x->bf16 ? qkv_executed_bf16_gemm(m, n, k) : cost.executed;
+    qkv_exec_charge(x, QKV_CLASS_GEMM, work, (qkv_charge){cost.flops / 2, cost.flops, executed / 2, elements * sizeof(real)});
 }
 
 /* ---- what follows a product ---- */
@@ -163,7 +168,7 @@ static void book_then(qkv_exec *x, const qkv_linear_then *t, qkv_mat out) {
     double flops = 1 + (t->dropout.p > 0);
     if (t->kind == QKV_THEN_ACT) flops = qkv_activation_flops(t->act, false);
     if (t->kind == QKV_THEN_SLOPE) flops = qkv_activation_flops(t->act, true) + 1;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * flops, elements * sizeof(real));
+    qkv_exec_other(x, t->kind == QKV_THEN_RESIDUAL ? QKV_WORK_RESIDUAL : QKV_WORK_ACTIVATION, elements * flops, elements * sizeof(real));
 }
 
 /* ---- the op ---- */
@@ -202,7 +207,7 @@ qkv_status qkv_linear_forward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_ma
     qkv_mat scratch = {0};
     bool frozen = x->packed && w->packed_offset >= 0;
     if (!frozen && !l.ready) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->rows, w->cols), &scratch));
-    book(x, in.rows, w->rows, w->cols, false);
+    book(x, l.work, in.rows, w->rows, w->cols, false);
     book_then(x, then, out);
     if (!x->plan && in.rows > 0) {
         const real *packed = frozen    ? x->packed + (x->bf16 ? w->pairs_offset : w->packed_offset)
@@ -223,7 +228,7 @@ static qkv_status backward_input(qkv_exec *x, const qkv_linear l, qkv_mat dout, 
     size_t mark = qkv_exec_mark(x);
     qkv_mat scratch = {0};
     if (!l.ready) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, w->rows), &scratch));
-    book(x, dout.rows, w->cols, w->rows, false);
+    book(x, l.work, dout.rows, w->cols, w->rows, false);
     book_then(x, then, din);
     if (!x->plan && dout.rows > 0) {
         if (!l.ready) pack(x->ctx, x->bf16, w->rows, w->cols, qkv_weight(x, l.weight), w->cols, 1, scratch.p);
@@ -278,8 +283,8 @@ static qkv_status backward_weight(qkv_exec *x, const qkv_linear l, qkv_mat in, q
     QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, most), &packed));
     QKV_TRY(qkv_temp(x, w->rows, (qkv_chunks(most, QKV_PANEL) | 1) * QKV_PANEL, &turned));
     if (l.bias >= 0) QKV_TRY(qkv_temp(x, qkv_chunks(most, TURN_ROWS), w->rows, &sums));
-    book(x, w->rows, w->cols, in.rows, true);
-    if (l.bias >= 0) qkv_exec_book(x, QKV_CLASS_OTHER, (double)dout.rows * (double)dout.cols, 2 * (double)dout.cols * sizeof(real));
+    book(x, l.work, w->rows, w->cols, in.rows, true);
+    if (l.bias >= 0) qkv_exec_other(x, l.work, (double)dout.rows * (double)dout.cols, 2 * (double)dout.cols * sizeof(real));
     for (int64_t r = 0; !x->plan && r < in.rows; r += most) {
         const int64_t rows = in.rows - r < most ? in.rows - r : most;
         weight_part(x, l, qkv_mat_rows(in, r, rows), qkv_mat_rows(dout, r, rows), packed, turned, sums);
@@ -302,12 +307,12 @@ static void sum_chunk(void *arg, int64_t chunk, int thread) {
     j->kernels->column_sum(j->rows.rows, r.from, r.to, j->rows.p, j->rows.ld, j->sum);
 }
 
-qkv_status qkv_column_sum(qkv_exec *x, qkv_mat rows, real *sum) {
+qkv_status qkv_column_sum(qkv_exec *x, qkv_work work, qkv_mat rows, real *sum) {
     QKV_TRY(qkv_exec_shape(x, "rows to sum", rows, rows.rows, rows.cols));
     double elements = (double)rows.rows * (double)rows.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements, (elements + 2 * (double)rows.cols) * sizeof(real));
+    qkv_exec_other(x, work, elements, (elements + 2 * (double)rows.cols) * sizeof(real));
     if (x->plan || rows.rows == 0) return QKV_OK;
-    sum_job j = {x->ctx->kernels, rows, qkv_col_grain(rows.rows), sum};
+    sum_job j = {x->ctx->kernels, rows, qkv_wide_grain(rows.rows), sum};
     qkv_par(x->ctx, qkv_chunks(rows.cols, j.grain), sum_chunk, &j);
     return QKV_OK;
 }

@@ -7,6 +7,7 @@
 typedef struct qkv_linear {
     int64_t weight; /* parameter numbers in the registry */
     int64_t bias;   /* -1: none */
+    qkv_work work;  /* what its operations are booked as */
     bool ready;     /* by qkv_linear_ready; then where the packed copies are: */
     const real *ready_forward, *ready_backward;
 } qkv_linear;
@@ -40,7 +41,7 @@ static inline QKV_MUST_USE qkv_status qkv_linear_backward(qkv_exec *x, qkv_linea
 qkv_status qkv_linear_ready(qkv_exec *x, qkv_linear *l, bool backward) QKV_MUST_USE;
 
 /* sum [cols] += sum over the rows, one ascending chain a column: gradients of biases and of shared rows. */
-qkv_status qkv_column_sum(qkv_exec *x, qkv_mat rows, real *sum) QKV_MUST_USE;
+qkv_status qkv_column_sum(qkv_exec *x, qkv_work work, qkv_mat rows, real *sum) QKV_MUST_USE;
 
 /* The packed copy of a weight [out, in] that forward uses, and the reals it takes; with bf16 a pair takes the place of a real. */
 int64_t qkv_linear_packed_size(bool bf16, int64_t out, int64_t in);

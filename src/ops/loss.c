@@ -27,7 +27,7 @@ qkv_status qkv_cross_entropy(qkv_exec *x, qkv_mat logits, const int32_t *target,
     if (logits.cols < 1 || !(smoothing >= 0 && smoothing <= 1))
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "cross-entropy over %lld classes with label smoothing %g", (long long)logits.cols, smoothing);
     double elements = (double)logits.rows * (double)logits.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, 8 * elements, 2 * elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_LOSS, 8 * elements, 2 * elements * sizeof(real));
     if (x->plan) return QKV_OK;
     for (int64_t r = 0; r < logits.rows; r++)
         if (target[r] < 0 || target[r] >= logits.cols)
@@ -59,7 +59,7 @@ static qkv_status map_rows(qkv_exec *x, rows_kernel *kernel, double flops, qkv_m
     QKV_TRY(qkv_exec_shape(x, "logits", in, in.rows, in.cols));
     QKV_TRY(qkv_exec_shape(x, "probabilities", out, in.rows, in.cols));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, flops * elements, 2 * elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_LOSS, flops * elements, 2 * elements * sizeof(real));
     if (x->plan || in.cols == 0) return QKV_OK;
     map_job j = {kernel, in, out, qkv_row_grain(in.cols)};
     qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), map_chunk, &j);

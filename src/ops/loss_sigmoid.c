@@ -43,7 +43,7 @@ qkv_status qkv_sigmoid_loss(qkv_exec *x, qkv_mat logits, const int64_t *at, cons
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "binary cross-entropy over %lld classes with label smoothing %g",
                         (long long)logits.cols, smoothing);
     double elements = (double)logits.rows * (double)logits.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, 12 * elements, 2 * elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_LOSS, 12 * elements, 2 * elements * sizeof(real));
     if (x->plan) return QKV_OK;
     QKV_TRY(check_labels(x, logits.rows, logits.cols, at, labels));
     job j = {x->ctx->kernels, logits, dlogits, at, labels, weight, (real)smoothing, (real)scale, loss, qkv_row_grain(logits.cols)};
@@ -54,7 +54,7 @@ qkv_status qkv_sigmoid_loss(qkv_exec *x, qkv_mat logits, const int64_t *at, cons
 /* A batch has few rows and this is a small part of a step: no chunks. */
 qkv_status qkv_loss_weigh(qkv_exec *x, const int32_t *target, const real *weight, real *loss, qkv_mat dlogits) {
     double elements = (double)dlogits.rows * (double)dlogits.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements, 2 * elements * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_LOSS, elements, 2 * elements * sizeof(real));
     if (x->plan) return QKV_OK;
     for (int64_t r = 0; r < dlogits.rows; r++) {
         real w = weight[target[r]], *d = dlogits.p + r * dlogits.ld;

@@ -39,7 +39,7 @@ qkv_status qkv_norm_forward(qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_m
     if (!n->rms) QKV_TRY(qkv_keep(x, in.rows, 1, &saved->mean));
     QKV_TRY(qkv_keep(x, in.rows, 1, &saved->rstd));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * (n->rms ? 4 : 7), (2 * elements + 2 * (double)in.cols) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_NORM, elements * (n->rms ? 4 : 7), (2 * elements + 2 * (double)in.cols) * sizeof(real));
     if (x->plan || in.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .gain = qkv_weight(x, n->gain),
              .bias = n->bias >= 0 ? qkv_weight(x, n->bias) : NULL, .mean = saved->mean.p, .rstd = saved->rstd.p,
@@ -85,7 +85,7 @@ qkv_status qkv_norm_backward_sum(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout
              .mean = saved->mean.p, .rstd = saved->rstd.p, .grain = grain};
     QKV_TRY(qkv_temp(x, chunks, sums * in.cols, &j.partial));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * ((n->rms ? 12 : 15) + (base != NULL) + (dropped && d.p > 0)),
+    qkv_exec_other(x, QKV_WORK_NORM, elements * ((n->rms ? 12 : 15) + (base != NULL) + (dropped && d.p > 0)),
                   (elements * (3 + (base != NULL) + (dropped != NULL)) + 4 * (double)in.cols) * sizeof(real));
     if (!x->plan && in.rows > 0) {
         if (base) j.base = *base;

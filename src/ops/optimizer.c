@@ -62,10 +62,12 @@ static void update_chunk(void *arg, int64_t chunk, int thread) {
 }
 
 static void book(qkv_exec *x, double flops, double bytes) {
-    qkv_pass pass = x->pass;
+    const qkv_pass pass = x->pass;
+    const qkv_place place = qkv_exec_at(x, (qkv_place){"optimizer", -1, QKV_WORK_OPTIMIZER});
     x->pass = QKV_PASS_OPTIMIZER;
-    qkv_exec_book(x, QKV_CLASS_OTHER, flops, bytes);
+    qkv_exec_other(x, QKV_WORK_OPTIMIZER, flops, bytes);
     x->pass = pass;
+    x->place = place;
 }
 
 qkv_status qkv_adamw_update(qkv_exec *x, const qkv_adamw_options *o, real *weights, const real *grads, real *m, real *v) {

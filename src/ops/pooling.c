@@ -64,7 +64,7 @@ qkv_status qkv_pool_forward(qkv_exec *x, qkv_pool kind, const qkv_batch *batch, 
     QKV_TRY(check(x, kind, batch, in, out, which));
     double elements = (double)in.rows * (double)in.cols, pooled = (double)out.rows * (double)out.cols;
     bool first = kind == QKV_POOL_OP_FIRST;
-    qkv_exec_book(x, QKV_CLASS_OTHER, first ? 0 : elements + (kind == QKV_POOL_OP_MEAN ? pooled : 0), ((first ? pooled : elements) + pooled) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_POOLING, first ? 0 : elements + (kind == QKV_POOL_OP_MEAN ? pooled : 0), ((first ? pooled : elements) + pooled) * sizeof(real));
     if (x->plan) return QKV_OK;
     job j = {x->ctx->kernels, kind, batch, in, out, which, grain(batch, in)};
     qkv_par(x->ctx, qkv_chunks(batch->n_seq, j.grain), forward_chunk, &j);
@@ -97,7 +97,7 @@ static void backward_chunk(void *arg, int64_t chunk, int thread) {
 qkv_status qkv_pool_backward(qkv_exec *x, qkv_pool kind, const qkv_batch *batch, qkv_mat dout, qkv_mat din, const int32_t *which) {
     QKV_TRY(check(x, kind, batch, din, dout, which));
     double elements = (double)din.rows * (double)din.cols, pooled = (double)dout.rows * (double)dout.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, kind == QKV_POOL_OP_MEAN ? elements : 0, (elements + pooled) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_POOLING, kind == QKV_POOL_OP_MEAN ? elements : 0, (elements + pooled) * sizeof(real));
     if (x->plan) return QKV_OK;
     job j = {x->ctx->kernels, kind, batch, din, dout, (int32_t *)which, grain(batch, din)};
     qkv_par(x->ctx, qkv_chunks(batch->n_seq, j.grain), backward_chunk, &j);

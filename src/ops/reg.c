@@ -8,13 +8,18 @@
 /* Padding between parameters, in reals: a cache line of floats. */
 enum { ALIGN = 16 };
 
+int64_t qkv_param_packed_size(const qkv_param *p, bool bf16) {
+    if (p->gates > 0) return qkv_recur_packed_size(p->gates, p->cols);
+    return bf16 ? qkv_bf16_packed_size(p->cols, p->rows) : qkv_packed_size(p->cols, p->rows);
+}
+
 static void place_packed(const qkv_reg *reg, qkv_param *new) {
     new->packed_offset = new->pairs_offset = 0;
     for (int64_t i = reg->count - 1; i >= 0; i--) {
         const qkv_param *p = &reg->params[i];
         if (p->packed_offset < 0) continue;
-        new->packed_offset = p->packed_offset + qkv_packed_size(p->cols, p->rows);
-        new->pairs_offset = p->pairs_offset + qkv_bf16_packed_size(p->cols, p->rows);
+        new->packed_offset = p->packed_offset + qkv_param_packed_size(p, false);
+        new->pairs_offset = p->pairs_offset + qkv_param_packed_size(p, true);
         return;
     }
 }
@@ -30,7 +35,8 @@ qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64
         reg->capacity = capacity;
     }
     qkv_param p = {.rows = rows, .cols = cols, .offset = reg->size, .init_std = (real)kind.std, .init_value = (real)kind.value,
-                   .decay = kind.decay, .vector = kind.vector, .embedding = kind.embedding, .packed_offset = -1, .pairs_offset = -1};
+                   .decay = kind.decay, .vector = kind.vector, .embedding = kind.embedding, .packed_offset = -1, .pairs_offset = -1, .gates = kind.gates,
+                   .init_period = kind.period, .init_from = kind.from, .init_to = kind.to};
     int length = snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
     if (length < 0 || (size_t)length >= sizeof p.name) return qkv_fail(reg->ctx, QKV_INTERNAL, "parameter name %s%s is too long", prefix, name);
     if (kind.matrix) place_packed(reg, &p);

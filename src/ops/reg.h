@@ -10,10 +10,14 @@
 typedef struct qkv_param_kind {
     double std, value; /* normal(0, std), or the constant value where std is 0 */
     bool decay, vector, embedding, matrix;
+    int64_t period, from, to; /* of the constant, as init_period and so on */
+    int64_t gates;
 } qkv_param_kind;
 
 qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64_t rows, int64_t cols, qkv_param_kind kind,
                        int64_t *index) QKV_MUST_USE;
+/* Reals (pairs in a bf16 model) that the packed copy of a matrix takes. */
+int64_t qkv_param_packed_size(const qkv_param *p, bool bf16);
 void qkv_reg_free(qkv_reg *reg);
 
 #endif

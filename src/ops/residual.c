@@ -35,7 +35,7 @@ qkv_status qkv_residual(qkv_exec *x, const qkv_mat *base, qkv_mat in, qkv_mat ou
     if (base) QKV_TRY(qkv_exec_shape(x, "base of a residual sum", *base, in.rows, in.cols));
     QKV_TRY(qkv_residual_check(x, d, in.rows));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * ((base ? 1 : 0) + (d.p > 0 ? 1 : 0)), elements * (base ? 3 : 2) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_RESIDUAL, elements * ((base ? 1 : 0) + (d.p > 0 ? 1 : 0)), elements * (base ? 3 : 2) * sizeof(real));
     if (x->plan || in.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .d = d, .grain = qkv_row_grain(in.cols)};
     if (base) j.base = *base;
@@ -55,7 +55,7 @@ qkv_status qkv_scaled_sum(qkv_exec *x, real a, qkv_mat in, real b, qkv_mat out) 
     QKV_TRY(qkv_exec_shape(x, "input of a sum", in, in.rows, in.cols));
     QKV_TRY(qkv_exec_shape(x, "output of a sum", out, in.rows, in.cols));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_book(x, QKV_CLASS_OTHER, elements * ((a != 1) + (b != 0 ? 1 + (b != 1) : 0)), elements * (b != 0 ? 3 : 2) * sizeof(real));
+    qkv_exec_other(x, QKV_WORK_RESIDUAL, elements * ((a != 1) + (b != 0 ? 1 + (b != 1) : 0)), elements * (b != 0 ? 3 : 2) * sizeof(real));
     if (x->plan || in.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .a = a, .b = b, .grain = qkv_row_grain(in.cols)};
     qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), sum_chunk, &j);

@@ -27,4 +27,10 @@ static inline int64_t qkv_col_grain(int64_t rows) {
     return grain > 16 ? grain : 16;
 }
 
+/* The same for sums down many rows: wide enough that memory is walked along the rows. */
+static inline int64_t qkv_wide_grain(int64_t rows) {
+    int64_t grain = qkv_col_grain(rows);
+    return grain > 256 ? grain : 256;
+}
+
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/number.h"
 #include "data/folds.h"
 #include "tasks/draws.h"
 
@@ -219,10 +220,10 @@ static qkv_status how_it_ended(search *s) {
         return QKV_OK;
     }
     if (!s->model && s->out_of_time)
-        return qkv_fail(s->ctx, QKV_BAD_ARGUMENT, "%g minutes are too short for the first steps of the first trial",
-                        s->how->minutes);
+        return qkv_fail(s->ctx, QKV_BAD_ARGUMENT, "%s minutes are too short for the first steps of the first trial",
+                        qkv_plain(s->how->minutes).s);
     if (!s->model) return qkv_fail(s->ctx, QKV_NUMERIC, "none of %lld trials ended with a finite loss", (long long)s->drawn);
-    qkv_log(s->ctx, "%g minutes are too short for one trial: its best weights until then are kept", s->how->minutes);
+    qkv_log(s->ctx, "%s minutes are too short for one trial: its best weights until then are kept", qkv_plain(s->how->minutes).s);
     return QKV_OK;
 }
 

@@ -15,6 +15,7 @@ enum { QKV_CLASSIFY_EMBEDDING_RATE = 6 };
 /* Refuses options that lie outside the ranges of the table or contradict each other: QKV_BAD_CONFIG. */
 qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *options) QKV_MUST_USE;
 qkv_status qkv_classify_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) QKV_MUST_USE;
+qkv_status qkv_classify_model(qkv_ctx *ctx, qkv_classify_options *options, const char *model) QKV_MUST_USE;
 
 /* The network's configuration; qkv_config_check has the last word on it (heads that do not divide dim, ...). */
 qkv_config qkv_classify_config(const qkv_classify_options *options, int64_t vocab, int64_t classes);

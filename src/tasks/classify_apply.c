@@ -1,4 +1,5 @@
-#include <string.h>
+#include <math.h>
+#include <stdio.h>
 
 #include "tasks/classify.h"
 #include "tasks/classify_data.h"
@@ -10,12 +11,22 @@ static void store_row(void *user, int64_t row, const real *values, int64_t width
     for (int64_t i = 0; i < width; i++) out[i] = (float)values[i];
 }
 
+/* The first text whose answer is not finite. */
+static qkv_status check(const qkv_model *model, const float *out, int64_t count, int64_t width) {
+    char what[40];
+    for (int64_t i = 0; i < count * width; i++) {
+        if (isfinite(out[i])) continue;
+        snprintf(what, sizeof what, "text %lld", (long long)(i / width));
+        return qkv_model_no_number(model, what);
+    }
+    return QKV_OK;
+}
+
 typedef qkv_status run(qkv_ctx *ctx, const qkv_classifier *net, const real *weights, const real *packed, const qkv_ragged *rows,
                        qkv_scored *scored, void *user);
 
 static qkv_status apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths, const qkv_bag *bag,
-                        run *scorer, float *out,
-                        int64_t *dropped) {
+                        run *scorer, float *out, int64_t width, int64_t *dropped) {
     if (count == 0) return QKV_OK;
     qkv_ctx *ctx = model->ctx;
     /* The packed copies are a cache of the weights: the model is the same to its user before and after. */
@@ -27,15 +38,15 @@ static qkv_status apply(const qkv_model *model, int64_t count, const char *const
     qkv_status status = qkv_encoded_score_texts(bag, count, texts, lengths, &encoded);
     if (status == QKV_OK) status = scorer(ctx, model->net, model->weights, model->packed, &encoded.rows, store_row, out);
     qkv_encoded_free(ctx, &encoded);
-    return status;
+    return status == QKV_OK ? check(model, out, count, width) : status;
 }
 
 qkv_status qkv_classify_apply(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths,
                               float *probabilities, int64_t *dropped) {
-    return apply(model, count, texts, lengths, qkv_model_bag(model), qkv_scorer_once, probabilities, dropped);
+    return apply(model, count, texts, lengths, qkv_model_bag(model), qkv_scorer_once, probabilities, model->config.classes, dropped);
 }
 
 qkv_status qkv_classify_vectors(const qkv_model *model, int64_t count, const char *const *texts, const int64_t *lengths, float *vectors,
                                 int64_t *dropped) {
-    return apply(model, count, texts, lengths, NULL, qkv_scorer_vectors, vectors, dropped);
+    return apply(model, count, texts, lengths, NULL, qkv_scorer_vectors, vectors, model->config.dim, dropped);
 }

@@ -1,5 +1,4 @@
 /* Files of a test: the wrong rows, and which label was taken for which. */
-#include <math.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -87,8 +86,7 @@ static qkv_status put_labels(writer *w, int64_t row, uint32_t bit) {
 }
 
 static qkv_status put_probability(writer *w, real p) {
-    if (p < 0) return QKV_OK;
-    return isnan(p) ? put(w, "nan") : qkv_buf_addf(&w->text, "%.6f", (double)p);
+    return p < 0 ? QKV_OK : qkv_buf_addf(&w->text, "%.6f", (double)p);
 }
 
 static qkv_status put_error(writer *w, int64_t row) {
@@ -112,7 +110,7 @@ typedef struct wrong_rows {
     int64_t count, limit;
 } wrong_rows;
 
-/* Descending; what is not a number comes last. The bits of doubles that are not negative are ordered as they are. */
+/* Descending. The bits of doubles that are not negative are ordered as they are. */
 static uint64_t descending(double p) {
     uint64_t bits = 0;
     if (p > 0) memcpy(&bits, &p, sizeof bits);

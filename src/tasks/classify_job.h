@@ -18,6 +18,8 @@ typedef struct qkv_job {
     qkv_ctx *ctx;
     const qkv_classify_options *o;
     const qkv_train_callbacks *callbacks;
+    const char *doing; /* for the message where memory runs out */
+    int64_t used_before, before_bytes; /* by the context before the run; the peak of the run before there is a plan */
 
     /* data */
     const qkv_classify_source *source;

@@ -37,7 +37,19 @@ enum { COUNTED = 4 << 20 };
 int64_t qkv_classify_wall(qkv_ctx *ctx, const qkv_classify_options *o) {
     const int64_t before = ctx->most_used, left = o->memory - QKV_MEMORY_OF_PROGRAM + COUNTED;
     if (o->memory > 0) ctx->most_used = ctx->used + (left > 0 ? left : 1);
+    ctx->most_wanted = 0;
+    ctx->most_reached = ctx->used;
     return before;
+}
+
+int64_t qkv_classify_reached(const qkv_ctx *ctx, int64_t used, int64_t held) {
+    return ctx->most_reached - used + held + QKV_MEMORY_OF_PROGRAM - COUNTED;
+}
+
+qkv_status qkv_classify_walled(qkv_ctx *ctx, const qkv_classify_options *o, const char *doing) {
+    const int64_t least = ctx->most_wanted - ctx->most_used + o->memory;
+    return qkv_fail(ctx, QKV_NO_MEMORY, "--memory allows %s, and %s takes %s or more (--memory %s)",
+                    amount_of(o->memory).s, doing, amount_of(least).s, size_of(least).s);
 }
 
 static qkv_room room_with(const qkv_classify_options *o, int64_t available) {

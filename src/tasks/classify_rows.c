@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "data/folds.h"
 #include "tasks/classify_job.h"
+#include "tasks/classify_memory.h"
 
 void qkv_job_free_tables(qkv_job *j) {
     qkv_table_free(&j->train_table);
@@ -160,19 +161,25 @@ static qkv_status open_checkpoint(qkv_job *j, json_t *recorded) {
 }
 
 qkv_status qkv_job_read(qkv_job *j, json_t *recorded) {
+    j->doing = "reading the rows";
     QKV_TRY(read_tables(j));
     QKV_TRY(qkv_pretrain_read(j->ctx, j->o, &j->texts));
     QKV_TRY(open_checkpoint(j, recorded));
     QKV_TRY(qkv_labels_collect(j->ctx, &j->train_table, NULL, NULL, 0, &j->labels));
     QKV_TRY(weigh_classes(j));
+    j->doing = "learning the tokenizer";
     QKV_TRY(train_tokenizer(j));
+    j->doing = "cutting the texts into tokens";
     QKV_TRY(encode(j, &j->train_table, &j->train));
     QKV_TRY(encode(j, &j->dev_table, &j->dev));
     const qkv_config config = qkv_classify_config(j->o, 0, 0);
     QKV_TRY(qkv_pretrain_encode(j->ctx, &config, j->tokenizer, &j->texts));
     QKV_TRY(note_unseen(j));
     QKV_TRY(report_data(j));
+    j->doing = "learning the linear model (--ngrams 0 leaves it out)";
     QKV_TRY(learn_bag(j));
+    j->doing = "training";
+    j->before_bytes = qkv_classify_reached(j->ctx, j->used_before, j->source->held);
     qkv_job_free_tables(j);
     qkv_give_back(j->ctx);
     return QKV_OK;

@@ -1,4 +1,6 @@
 /* Scoring a model: its answers to the rows of a file, counted as they come. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cpu.h"
@@ -16,6 +18,7 @@ typedef struct at_hand {
     qkv_exam *exam;
     int64_t first;
     qkv_encoded encoded;
+    int64_t wrong;     /* the first whose answer is not a number; -1: there is none */
     qkv_status status; /* of what happens while they are scored */
 } at_hand;
 
@@ -90,9 +93,19 @@ static bool count_set(at_hand *h, int64_t row, const real *p, double loss) {
 
 /* ---- all rows ---- */
 
+static bool all_finite(const real *p, int64_t count) {
+    bool all = true;
+    for (int64_t i = 0; i < count; i++) all &= isfinite(p[i]) != 0;
+    return all;
+}
+
 static void count_row(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
     at_hand *h = user;
     qkv_exam *e = h->exam;
+    if (!isfinite(loss) || !all_finite(probabilities, classes)) {
+        if (h->wrong < 0 || row < h->wrong) h->wrong = row;
+        return;
+    }
     const qkv_ragged *r = &h->encoded.rows;
     bool right = r->label_at ? count_set(h, row, probabilities, loss)
                              : count_one(e, h->first + row, r->target[row], probabilities, classes, loss);
@@ -101,9 +114,15 @@ static void count_row(void *user, int64_t row, const real *probabilities, int64_
     e->hits[b] += right;
 }
 
+static qkv_status no_number(const qkv_exam *e, int64_t row) {
+    char what[sizeof e->table.name + 24];
+    snprintf(what, sizeof what, "%s:%lld", e->table.name, (long long)e->table.rows[row].line);
+    return qkv_model_no_number(e->model, what);
+}
+
 static qkv_status some_rows(qkv_exam *e, int64_t first, int64_t count) {
     const qkv_model *m = e->model;
-    at_hand h = {.exam = e, .first = first};
+    at_hand h = {.exam = e, .first = first, .wrong = -1};
     QKV_TRY(qkv_encode_table(e->ctx, &m->config, m->tokenizer, &e->table, first, count, m->labels, m->label_sizes,
                              m->config.classes, &h.encoded));
     e->cut_rows += h.encoded.cut_rows;
@@ -111,7 +130,8 @@ static qkv_status some_rows(qkv_exam *e, int64_t first, int64_t count) {
     qkv_status status = qkv_encoded_score_table(qkv_model_bag(m), &e->table, first, &h.encoded);
     if (status == QKV_OK) status = qkv_scorer_once(e->ctx, m->net, m->weights, m->packed, &h.encoded.rows, count_row, &h);
     qkv_encoded_free(e->ctx, &h.encoded);
-    return status == QKV_OK ? h.status : status;
+    QKV_TRY(status);
+    return h.wrong < 0 ? h.status : no_number(e, first + h.wrong);
 }
 
 static qkv_status start(qkv_exam *e) {

@@ -234,6 +234,7 @@ static qkv_loop_options loop_options(const qkv_job *j) {
         .checkpoint = j->checkpoint ? 60 * j->checkpoint->minutes : 0,
         .seed = o->seed,
         .room = qkv_classify_room(o, held_bytes(j)),
+        .before_bytes = j->before_bytes,
     };
 }
 
@@ -336,10 +337,12 @@ qkv_status qkv_classify_fit_rows(qkv_ctx *ctx, const qkv_classify_options *optio
                                  const qkv_train_checkpoint *checkpoint, const qkv_train_callbacks *callbacks, qkv_model **model) {
     *model = NULL;
     qkv_job j = {.ctx = ctx, .o = options, .source = source, .callbacks = callbacks, .checkpoint = checkpoint, .result.best_step = -1};
+    j.used_before = ctx->used;
     j.train_table.ctx = j.dev_table.ctx = ctx;
     const int64_t wall = qkv_classify_wall(ctx, options);
     if (options->memory > 0) ctx->most_used -= source->held; /* they are used already, and of the run all the same */
     qkv_status status = fit(&j, recorded);
+    if (status == QKV_NO_MEMORY && options->memory > 0 && ctx->most_wanted > 0) status = qkv_classify_walled(ctx, options, j.doing);
     ctx->most_used = wall;
     if (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC) {
         *model = j.model;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/number.h"
 #include "base/par.h"
 #include "ops/optimizer.h"
 #include "train/clip.h"
@@ -120,8 +121,8 @@ static qkv_status update(loop *l, double factor, double norm) {
 static qkv_status diverged(const loop *l) {
     return qkv_fail(l->ctx, QKV_NUMERIC,
                     "training diverged: %d steps in a row, up to step %lld, gave a loss or gradient that is not finite; lower the "
-                    "learning rate (lr=%g, embedding-lr=%g) or warm up longer",
-                    GIVE_UP_AFTER, (long long)l->s.step, l->o->lr, l->o->embedding_lr);
+                    "learning rate (lr=%s, embedding-lr=%s) or warm up longer",
+                    GIVE_UP_AFTER, (long long)l->s.step, qkv_plain(l->o->lr).s, qkv_plain(l->o->embedding_lr).s);
 }
 
 static qkv_status one_step(loop *l, const qkv_batches *b, int64_t windows) {
@@ -321,8 +322,8 @@ static qkv_status run(loop *l, qkv_loop_result *result) {
     if (status == QKV_OK && l->task->evaluate && l->s.best_step < 0)
         status =
             qkv_fail(l->ctx, QKV_NUMERIC,
-                     "the loss on the dev set is not finite after %lld steps; lower the learning rate (lr=%g, embedding-lr=%g)",
-                     (long long)l->s.step, l->o->lr, l->o->embedding_lr);
+                     "the loss on the dev set is not finite after %lld steps; lower the learning rate (lr=%s, embedding-lr=%s)",
+                     (long long)l->s.step, qkv_plain(l->o->lr).s, qkv_plain(l->o->embedding_lr).s);
     finish(l, status, result);
     return status == QKV_OK && l->stopped ? qkv_fail(l->ctx, QKV_STOPPED, "stopped on request after step %lld of %lld",
                                                      (long long)l->s.step, (long long)l->plan.steps)
@@ -378,6 +379,7 @@ static qkv_train_plan announce(const loop *l, const qkv_choice *choice) {
         .parameters = parameters(l->task->reg),
         .embedding_parameters = embedding_parameters(l->task->reg),
         .bytes = choice->bytes,
+        .before_bytes = l->o->before_bytes,
         .activation_bytes = (int64_t)l->plan.arena,
         .steps = l->plan.steps,
         .batches_per_epoch = l->plan.batches_per_epoch,

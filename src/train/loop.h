@@ -78,6 +78,7 @@ typedef struct qkv_loop_options {
     int64_t average_last;
     uint64_t seed;
     qkv_room room;        /* to run in */
+    int64_t before_bytes; /* for the plan to tell */
     int64_t piece_tokens; /* batches are walked in pieces of at most so many tokens (a row may have more), one after another, which
                            * gives the same gradient but for rounding; 0: as a whole. Set by the loop, as the room wants it */
 } qkv_loop_options;

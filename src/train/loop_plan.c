@@ -2,7 +2,10 @@
 
 #include <math.h>
 
+#include "base/cpu.h"
 #include "ops/optimizer.h"
+
+static const double LONG = 2; /* seconds of planning that are said */
 
 /* What the memory of a batch depends on, each of them only upwards: a batch that is no larger than one already planned in
  * any of these needs no plan of its own. */
@@ -138,10 +141,21 @@ static qkv_status plan_evaluation(planner *p) {
     return p->task->evaluate(p->task->self, &p->x, &score);
 }
 
+/* Every batch of every epoch is looked at: the memory of a run is that of its largest one. */
+static void tell_if_long(const planner *p, double begun, int64_t epoch, qkv_loop_plan *plan) {
+    const double seconds = qkv_now() - begun, epochs = p->o->steps > 0 ? (double)p->o->steps / (double)plan->steps * (double)(epoch + 1) : p->o->epochs;
+    if (plan->told || seconds < LONG) return;
+    qkv_log(p->ctx, "%.0f epochs are planned batch by batch before they begin, which takes about %.0f s; fewer of them are planned sooner", epochs,
+            seconds / (double)(epoch + 1) * epochs);
+    plan->told = true;
+}
+
 static qkv_status plan_all(planner *p, qkv_loop_plan *plan) {
+    const double begun = qkv_now();
     for (int64_t epoch = 0; p->task->rows > 0 && more_epochs(p->o, epoch, plan->steps); epoch++) {
         if (qkv_stop_asked(p->ctx)) return qkv_fail(p->ctx, QKV_STOPPED, "stopped on request while the steps were planned");
         QKV_TRY(plan_epoch(p, epoch, plan));
+        tell_if_long(p, begun, epoch, plan);
     }
     if (plan->steps > 0) QKV_TRY(plan_update(p, plan));
     if (p->task->evaluate) QKV_TRY(plan_evaluation(p));
@@ -150,7 +164,7 @@ static qkv_status plan_all(planner *p, qkv_loop_plan *plan) {
 }
 
 qkv_status qkv_loop_plan_make(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options, qkv_loop_plan *plan) {
-    *plan = (qkv_loop_plan){0};
+    *plan = (qkv_loop_plan){.told = plan->told};
     planner p = {.ctx = ctx, .task = task, .o = options};
     p.x = (qkv_exec){.ctx = ctx, .plan = true, .keep = true, .train = true, .reg = task->reg, .seed = options->seed, .step = 1};
     qkv_status status = plan_all(&p, plan);

@@ -10,6 +10,7 @@ typedef struct qkv_loop_plan {
     int64_t batches_per_epoch; /* of the first epoch */
     size_t arena;              /* bytes; the exact maximum over all batches and the evaluation */
     double flops_per_step;     /* mean over the first epoch */
+    bool told;                 /* that it takes long; kept from one plan of a run to the next */
 } qkv_loop_plan;
 
 qkv_status qkv_loop_plan_make(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_options *options,

@@ -37,7 +37,7 @@ typedef struct qkv_tuned {
     double micro_f1, macro_f1; /* NaN without rows */
 } qkv_tuned;
 
-/* Finds the one threshold with the best micro-F1, and for each class that has at least 5 gold rows the one with the best F1 (the
+/* Finds the one threshold with the best micro-F1, and for each class that has at least 10 gold rows the one with the best F1 (the
  * other classes keep the common one); takes whichever of the two scores better by micro-F1 (by macro-F1 where `macro`), the single
  * one where they tie. thresholds[classes] may be NULL. */
 void qkv_tune(const qkv_tuner *t, bool macro, double *thresholds, qkv_tuned *tuned);

@@ -33,6 +33,15 @@ cmp -s out plain && fail "bf16 changes nothing"
 run 0 embed "$model" "$texts" $one -o vectors.tsv
 empty out
 same vectors.tsv plain
+for name in vectors v.d/vectors.txt; do
+    mkdir -p v.d
+    run 0 embed "$model" "$texts" $one -o $name; same $name plain
+done
+for name in v.npy.gz v.csv v.tsv.gz v.npz; do
+    run 2 embed "$model" "$texts" $one -o $name
+    has err "^qkv embed: -o $name: vectors are written as NumPy's \\(.npy\\) or as text"
+    [ ! -e $name ] || fail "$name was written"
+done
 run 0 embed "$model" "$texts" $one -o -; same out plain
 run 0 embed "$model" $one -o vectors.npy < "$texts"
 is "bytes of the .npy" "$(wc -c < vectors.npy | tr -d ' ')" $((128 + 120 * dim * 4))

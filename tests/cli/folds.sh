@@ -11,6 +11,7 @@ is "rows of the table" "$(grep -c '^[1-4] of 4 ' out)" 4
 has out '^mean '
 has out '^deviation '
 hasnt err '^model'
+has err '^fold 1 of 4, learning the linear model$'
 is "no other files" "$(ls)" "$(printf 'err\nlog\nout')"
 is "lines of folds" "$(json log event | grep -c '^fold$')" 4
 is "lines of steps" "$(json log event | grep -c '^step$')" 12
@@ -49,6 +50,16 @@ run 2 train classify "$train" --folds 2 --autotune 1 $quick -o m
 printf 'a\tone\nb\ttwo\n' > few.tsv
 run 1 train classify few.tsv --folds 3 $quick
 has err '2 different texts cannot be dealt to 3 folds'
+
+# Nobody reads the scores: the end, as quietly as the other verbs have it.
+last="qkv train classify --folds, read by nobody"
+{ "$QKV" train classify "$train" --folds 100 --size tiny --threads 1 --epochs 40 --max-length 16 2> err; echo $? > code; } | head -n 1 > out
+is "exit code when nobody reads" "$(cat code)" 141
+hasnt err '^qkv:|Stopped'
+at_least "lines that were read" "$(lines out)" 1
+{ "$QKV" train classify "$train" --folds 2 $quick --json 2> err; echo $? > code; } | true
+is "exit code when nobody reads the summary" "$(cat code)" 141
+hasnt err '^qkv:'
 
 # Ctrl-C: the folds that are done.
 last="qkv train classify --folds, then SIGINT"

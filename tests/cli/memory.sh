@@ -80,9 +80,21 @@ has err 'cannot be continued: of options memory it had "[0-9]+", this one has "0
 run 0 train classify train.tsv -o part $some --steps 8 --memory $limit --resume
 same whole part
 
-# What comes before the plan is held to it, too.
+# What comes before the plan is told beside it, where it is more, and held to the limit, too.
+awk 'BEGIN { srand(3); for (i = 0; i < 4000; i++) { printf "%s\t", i % 2 ? "even" : "odd"; for (k = 0; k < 40; k++) printf "w%d ", rand() * 8000; print "" } }' > words.tsv
+checks=$((checks + 1))
+last="qkv train classify words.tsv, its peak"
+"$QKV_PEAK" peak "$QKV" train classify words.tsv -o model --dim 16 --heads 1 --ngrams 4 --steps 1 --evaluate 0 --threads 1 --batch-tokens 256 --vocab 1000 --json > out 2> err || fail "exit code $?"
+before=$(json out plan.before_bytes)
+[ "$before" -gt "$(json out plan.bytes)" ] || fail "the linear model took $before bytes"
+has err '^memory .*; reading and the linear model took [0-9.]+ MB$'
+[ -n "${QKV_SANITIZED:-}" ] || [ "$(cat peak)" -le "$before" ] || fail "said $before, measured $(cat peak)"
+run 1 train classify words.tsv -o x --memory 9M
+has err '^qkv: --memory allows 9\.4 MB, and reading the rows takes [0-9.]+ MB or more \(--memory [0-9]+M\)$'
+run 1 train classify words.tsv -o x --memory 16M
+has err '^qkv: --memory allows 16\.7 MB, and (learning the linear model \(--ngrams 0 leaves it out\)|learning the tokenizer) takes [0-9.]+ MB or more'
 run 1 train classify train.tsv -o x --memory 9M
-has err 'out of memory: [0-9]+ bytes asked for beside [0-9]+ that are in use, [0-9]+ are allowed'
+has err '^qkv: --memory allows 9\.4 MB, and learning the tokenizer takes [0-9.]+ MB or more \(--memory [0-9]+M\)$'
 
 run 2 train classify train.tsv -o x --memory 2GB
 has err '--memory=2GB: expected a size from 0 to 1024T: bytes, or a number and k, M, G or T \(k: 1024 bytes\)'

@@ -128,4 +128,26 @@ run 1 predict "$texts" "$texts"
 head -c 60 texts.gz > cut.gz
 run 1 predict "$model" cut.gz $one
 has err 'cut.gz'
+
+# Weights that are finite, but whose sums are not: never a nan for an answer.
+"$QKV_OVERFLOW" "$model" huge || fail "no model with huge weights"
+printf '\n\nrose one\n' > overflow.txt
+run 1 predict huge overflow.txt --top 3 --threads 1
+has err "^qkv: overflow.txt:3: the model's answer is not a number: its weights are finite but so large"
+hasnt out 'nan|inf'
+is "answers before it" "$(lines out)" 2
+run 1 predict huge --json --threads 1 < overflow.txt
+has err '^qkv: standard input:3: '
+hasnt out 'nan|null'
+run 1 embed huge overflow.txt --threads 1
+has err '^qkv: overflow.txt:3: '
+is "vectors before it" "$(lines out)" 2
+run 1 embed huge overflow.txt --threads 1 -o v.npy
+[ ! -e v.npy ] || fail "vectors that are not whole"
+awk '{ print "red\t" $0 }' overflow.txt > overflow.tsv
+run 1 attend huge "rose one" --threads 1
+has err "the text: the model's answer is not a number"
+run 1 test huge overflow.tsv --threads 1
+has err "^qkv: overflow.tsv:3: the model's answer is not a number"
+empty out
 finish

@@ -98,7 +98,7 @@ same part2 whole2
 [ ! -e part2.resume ] || fail "the checkpoint outlived its run"
 
 run 2 train classify train.tsv -o m --pretrain-text texts.txt
-has err 'pretrain-text without --pretrain EPOCHS'
+has err 'pretrain-text has no effect without --pretrain$'
 run 2 train classify - -o m --pretrain 1 --pretrain-text -
 has err 'only one of TRAIN, DEV and --pretrain-text can be standard input'
 run 2 train classify train.tsv -o texts.txt --pretrain 1 --pretrain-text texts.txt

@@ -108,7 +108,7 @@ has err 'would overwrite the model'
 run 2 test "$model" swapped.tsv --confusion x --errors x
 has err '--errors and --confusion name the same file'
 run 2 test "$model" swapped.tsv --errors-limit 3
-has err '--errors-limit goes with --errors'
+has err '--errors-limit has no effect without --errors$'
 run 1 test "$model" swapped.tsv --errors no/such/folder/wrong.tsv
 has err 'no/such/folder/wrong.tsv: the wrong rows could not be written there: No such file'
 empty out

@@ -8,6 +8,7 @@
 #include "layers/head.h"
 #include "layers/masked_head.h"
 #include "layers/pooling_layer.h"
+#include "layers/recurrent.h"
 
 enum { GRAD_DIM = 8 };
 
@@ -27,11 +28,13 @@ static void run_attention_layer(grad_case *g, bool backward) {
 }
 
 static void case_attention_layer(void) {
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         grad_case g;
         grad_start(&g);
         qkv_attention_layer l;
         qkv_block_shape shape = grad_shape(i);
+        shape.no_output = i >= 6;
+        if (shape.no_output) shape.head_dim = GRAD_DIM / shape.heads;
         NET_OK(&g.ctx, qkv_attention_layer_declare(&l, &g.reg, "", &shape, 0));
         grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
         grad_ready(&g, GRAD_ROWS, GRAD_DIM);
@@ -165,6 +168,29 @@ static void case_masked_head(void) {
         for (int r = 0; r < 3; r++) g.dout.p[r] = (real)0.5;
         g.user = &l;
         grad_check(&g, run_masked_head);
+        grad_end(&g);
+    }
+}
+
+static void run_recurrent(grad_case *g, bool backward) {
+    qkv_batch batch = grad_batch();
+    qkv_recurrent_saved saved;
+    GRAD_OK(qkv_recurrent_forward(&g->x, g->user, &batch, grad_mat(g->in[0].value, GRAD_ROWS, 5), g->out, &saved));
+    if (backward) GRAD_OK(qkv_recurrent_backward(&g->x, g->user, &batch, g->dout, grad_mat(g->in[0].grad, GRAD_ROWS, 5), &saved));
+}
+
+static void case_recurrent(void) {
+    for (int i = 0; i < 12; i++) {
+        grad_case g;
+        grad_start(&g);
+        qkv_recurrent l;
+        const qkv_recurrent_shape shape = {.cell = (qkv_cell)(i % 5), .in = 5, .units = 4, .directions = 1 + i / 5 % 2, .peepholes = i >= 5,
+                                           .forget = 1, .dropout = i % 2 ? 0.3 : 0};
+        NET_OK(&g.ctx, qkv_recurrent_declare(&l, &g.reg, "", &shape, 3));
+        grad_input(&g, "in", GRAD_ROWS * 5);
+        grad_ready(&g, GRAD_ROWS, shape.directions * 4);
+        g.user = &l;
+        grad_check(&g, run_recurrent);
         grad_end(&g);
     }
 }

@@ -12,6 +12,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/pooling.h"
+#include "ops/recurrence.h"
 #include "ops/residual.h"
 
 #define GRAD_OK(expression) NET_OK(&g->ctx, expression)
@@ -327,6 +328,53 @@ static void case_optimizer(void) {
     free(m);
     free(v);
     grad_end(&g);
+}
+
+/* ---- recurrence ---- */
+
+static void run_recurrence(grad_case *g, bool backward) {
+    const qkv_recurrence *r = g->user;
+    const int64_t wide = qkv_recurrence_gates(r), cells_wide = qkv_recurrence_cells(r), out = r->directions * r->units;
+    qkv_batch batch = grad_batch();
+    qkv_mat gates, cells, dhidden;
+    GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, wide, &gates));
+    GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, cells_wide, &cells));
+    GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, out, &dhidden));
+    memcpy(gates.p, g->in[0].value, (size_t)(GRAD_ROWS * wide) * sizeof(real));
+    GRAD_OK(qkv_recurrence_forward(&g->x, r, &batch, gates, g->out, cells));
+    if (!backward) return;
+    GRAD_OK(qkv_recurrence_backward(&g->x, r, &batch, g->dout, gates, g->out, cells));
+    memcpy(g->in[0].grad, gates.p, (size_t)(GRAD_ROWS * wide) * sizeof(real));
+}
+
+static void one_recurrence(qkv_cell cell, int64_t units, int directions, bool peepholes) {
+    grad_case g;
+    grad_start(&g);
+    qkv_recurrence r = {cell, units, directions, {{-1, -1, -1}, {-1, -1, -1}}};
+    const bool apart = cell == QKV_CELL_GRU_BEFORE;
+    const int64_t gates = apart ? 2 : qkv_cell_gates(cell);
+    for (int i = 0; i < directions; i++) {
+        qkv_recur_params *of = &r.of[i];
+        const qkv_param_kind matrix = {.matrix = true}, vector = {.vector = true};
+        NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "weight", gates * units, units, matrix, &of->weight));
+        if (apart) NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "candidate", units, units, matrix, &of->candidate));
+        if (cell == QKV_CELL_GRU || peepholes)
+            NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "vector", 1, peepholes ? 3 * units : units, vector, &of->vector));
+    }
+    grad_input(&g, "what comes from below", GRAD_ROWS * qkv_recurrence_gates(&r));
+    grad_ready(&g, GRAD_ROWS, directions * units);
+    g.user = &r;
+    grad_check(&g, run_recurrence);
+    grad_end(&g);
+}
+
+static void case_recurrence(void) {
+    for (int cell = 0; cell <= QKV_CELL_GRU_BEFORE; cell++)
+        for (int directions = 1; directions <= 2; directions++)
+            for (int peepholes = 0; peepholes <= (cell == QKV_CELL_LSTM); peepholes++) {
+                one_recurrence((qkv_cell)cell, 3, directions, peepholes);
+                one_recurrence((qkv_cell)cell, 18, directions, peepholes);
+            }
 }
 
 #endif

@@ -80,12 +80,11 @@ static void same(const qkv_masked *net, const result *a, const result *b) {
 /* ---- plan, threads, recomputation ---- */
 
 static void operations(const qkv_config *c, const net_rows *b, const hidden *h, const result *r) {
-    const double rows = (double)b->rows, dim = (double)c->dim, inner = (double)c->ffn, width = (double)(c->head_dim * (c->heads + 2 * c->kv_heads));
-    const bool gated = c->activation == QKV_ACT_GEGLU || c->activation == QKV_ACT_SWIGLU;
-    const double blocks = 2 * rows * (double)c->layers * (dim * width + (double)(c->heads * c->head_dim) * dim + dim * inner * (gated ? 3 : 2));
+    double back;
+    const double dim = (double)c->dim, blocks = net_layers_flops(c, (double)b->rows, &back);
     const double gemm = blocks + 2 * (double)h->masks.count * dim * (dim + (double)c->vocab);
     assert_true(r->tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == gemm);
-    assert_true(r->tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 2 * gemm);
+    assert_true(r->tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 2 * gemm + back);
 }
 
 static void one(int grid) {

@@ -3,8 +3,9 @@
 #include "unit/tasks/toy.h"
 
 /* texts: for a pretraining; NULL: there is none. */
-static void work_train(qkv_ctx *ctx, const char *path, const char *texts, qkv_status *status, qkv_model **model) {
+static void work_train(qkv_ctx *ctx, const char *path, const char *texts, int network, qkv_status *status, qkv_model **model) {
     qkv_classify_options o = toy_options();
+    o.model = network;
     o.pretrain = texts ? 1 : 0;
     o.pretrain_text = texts;
     o.epochs = 2;
@@ -58,14 +59,14 @@ static bool failed_as_it_should(const test_memory *memory, qkv_ctx *ctx, qkv_sta
     return reached;
 }
 
-static void train_with_failures(const char *path, const char *texts, int64_t least) {
+static void train_with_failures(const char *path, const char *texts, int network, int64_t least) {
     for (int64_t k = 1;; k++) {
         test_memory memory = {0};
         TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
         memory.fail_at = k;
         qkv_status status;
         qkv_model *model;
-        work_train(&ctx, path, texts, &status, &model);
+        work_train(&ctx, path, texts, network, &status, &model);
         assert_int_equal(model != NULL, status == QKV_OK);
         qkv_model_free(model);
         if (!failed_as_it_should(&memory, &ctx, status, 0)) {
@@ -79,7 +80,8 @@ static void training(void **state) {
     (void)state;
     char path[512];
     toy_file("oom_train.tsv", 12, 1, path);
-    train_with_failures(path, NULL, 100);
+    train_with_failures(path, NULL, QKV_NETWORK_TRANSFORMER, 100);
+    train_with_failures(path, NULL, QKV_NETWORK_BIGRU, 100);
 }
 
 static void pretraining(void **state) {
@@ -87,7 +89,7 @@ static void pretraining(void **state) {
     char path[512], texts[512];
     toy_file("oom_train.tsv", 12, 1, path);
     toy_text("oom_texts", "a bright day\nand so we went on\n", texts);
-    train_with_failures(path, texts, 200);
+    train_with_failures(path, texts, QKV_NETWORK_TRANSFORMER, 200);
 }
 
 typedef enum work { PREDICT, TEST, SAVE_AND_LOAD, WORKS } work;
@@ -101,7 +103,7 @@ static void using_a_model(void **state) {
     TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
     qkv_status status;
     qkv_model *model;
-    work_train(&ctx, path, NULL, &status, &model);
+    work_train(&ctx, path, NULL, QKV_NETWORK_TRANSFORMER, &status, &model);
     assert_int_equal(status, QKV_OK);
     for (work w = PREDICT; w < WORKS; w++) {
         int64_t k = 1;

@@ -26,8 +26,10 @@ static void one(int grid) {
         assert_true(r1.tally.flops[QKV_PASS_FORWARD][k] == r2.tally.flops[QKV_PASS_FORWARD][k]);
         assert_true(r1.tally.flops[QKV_PASS_BACKWARD][k] == r2.tally.flops[QKV_PASS_BACKWARD][k]);
     }
-    /* what is recomputed is the blocks: all attention but that of the pooling */
-    assert_true(r2.tally.flops[QKV_PASS_RECOMPUTE][QKV_CLASS_ATTENTION] > 0);
+    /* what is recomputed is the layers: all attention but that of the pooling, all recurrence */
+    const bool recurrent = qkv_config_recurrent(&c);
+    assert_true(r2.tally.flops[QKV_PASS_RECOMPUTE][recurrent ? QKV_CLASS_RECURRENCE : QKV_CLASS_ATTENTION] > 0);
+    if (recurrent) assert_true(r2.tally.flops[QKV_PASS_RECOMPUTE][QKV_CLASS_RECURRENCE] == r2.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_RECURRENCE]);
     assert_true(r2.tally.flops[QKV_PASS_RECOMPUTE][QKV_CLASS_GEMM] < r2.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM]);
     net_result_free(&r1);
     net_result_free(&r2);

@@ -99,8 +99,9 @@ static void stopped_anywhere(void **state) {
     char train[512], path[512];
     toy_file("resume.tsv", 90, 1, train);
     test_path("resume_law", path);
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 10; k++) {
         qkv_classify_options o = toy_options();
+        o.model = k == 8 ? QKV_NETWORK_LSTM : k == 9 ? QKV_NETWORK_BIGRU : QKV_NETWORK_TRANSFORMER;
         o.epochs = k == 6 ? 9 : 3;
         o.batch_rows = 11;
         o.accumulate = k == 1 ? 3 : 1;

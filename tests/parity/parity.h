@@ -43,9 +43,10 @@ static inline parity *parity_open(const char *name) {
     parity *p = calloc(1, sizeof *p);
     assert_non_null(p);
     p->ctx = test_ctx(&p->memory);
-    const char *tests = getenv("QKV_TEST_SOURCE");
+    const char *tests = getenv("QKV_TEST_SOURCE"), *folder = getenv("QKV_PARITY_DATA");
     char path[1024];
-    snprintf(path, sizeof path, "%s/parity/data/%s.safetensors", tests ? tests : "tests", name);
+    if (folder) snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
+    else snprintf(path, sizeof path, "%s/parity/data/%s.safetensors", tests ? tests : "tests", name);
     if (qkv_safetensors_open(&p->ctx, path, &p->file) != QKV_OK) fail_msg("%s", p->ctx.message);
     parity_check_inputs(p);
     const char *cases = qkv_safetensors_metadata(p->file, "cases");

@@ -65,7 +65,7 @@ static void the_table_is_sound(void **state) {
 static void names_of_the_command_line(void **state) {
     (void)state;
     static const char *const names[] = {
-        "epochs", "steps", "seed", "layers", "dim", "heads", "kv-heads", "ffn", "ngrams",
+        "epochs", "steps", "seed", "model", "cell", "layers", "dim", "heads", "kv-heads", "ffn", "ngrams",
         "ngram-min-rows", "patience", "average", "ema-decay", "average-last", "pretrain", "pretrain-lr", "mask", "position", "pooling", "norm",
         "activation", "post-norm", "bias", "causal", "window", "tokenizer", "vocab", "max-length", "lowercase",
         "batch-tokens", "batch-rows", "accumulate", "lr", "embedding-lr", "lazy-embedding", "schedule", "warmup",
@@ -105,6 +105,12 @@ static void sizes_by_name(void **state) {
     assert_non_null(strstr(qkv_message(f.ctx), "tiny|small|base"));
     assert_memory_equal(&o, &plain, sizeof o);
     assert_int_equal(qkv_classify_options_size(f.ctx, NULL, "tiny"), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_classify_options_model(f.ctx, &o, "transformer"), QKV_OK); /* the default model, too */
+    assert_memory_equal(&o, &plain, sizeof o);
+    assert_int_equal(qkv_classify_options_model(f.ctx, &o, "tree"), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(qkv_message(f.ctx), "bilstm"));
+    assert_int_equal(qkv_classify_options_model(f.ctx, &o, "bigru"), QKV_OK);
+    assert_true(o.model == QKV_NETWORK_BIGRU && o.lr > plain.lr);
     finish(&f);
 }
 

@@ -10,7 +10,7 @@ typedef struct fields {
 } fields;
 
 static const qkv_option OPTIONS[] = {
-    {"room", QKV_OPTION_SIZE, offsetof(fields, room), "64M", 0, 0x1p50, NULL, "Any", "bytes that may be taken"}};
+    {"room", QKV_OPTION_SIZE, offsetof(fields, room), "64M", 0, 0x1p50, NULL, "Any", "bytes that may be taken", NULL}};
 static const qkv_option_table TABLE = {"any", OPTIONS, 1, sizeof(fields)};
 
 static void sizes_are_read_and_printed(void **state) {

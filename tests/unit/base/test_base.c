@@ -145,6 +145,8 @@ static void every_chunk_runs_once(void **state) {
             int64_t counts[40] = {0};
             qkv_par(&ctx, chunks, count_chunk, counts);
             for (int64_t i = 0; i < 40; i++) assert_int_equal(counts[i], i < chunks);
+            qkv_par_in_order(&ctx, chunks, count_chunk, counts);
+            for (int64_t i = 0; i < 40; i++) assert_int_equal(counts[i], i < chunks ? 2 : 0);
         }
     qkv_par_close(&ctx);
     qkv_par_close(&ctx); /* harmless */
@@ -184,7 +186,7 @@ static void chunks_hand_over(void **state) {
     for (int round = 0; round < 200; round++) {
         relay r = {.ctx = &ctx};
         ctx.threads = 1 + round % 5;
-        qkv_par(&ctx, 64, pass_on, &r);
+        qkv_par_in_order(&ctx, 64, pass_on, &r);
         for (int i = 0; i < 64; i++) assert_int_equal(r.order[i], i);
     }
     qkv_par_close(&ctx);
@@ -292,6 +294,12 @@ static void check_numbers(void) {
     assert_true(qkv_parse_real("nan", 3, &d) && isnan(d));
     qkv_print_real(-INFINITY, text, sizeof text);
     assert_string_equal(text, "-inf");
+    static const struct {
+        double value;
+        const char *text;
+    } plain[] = {{100, "100"}, {0, "0"}, {0.95, "0.95"}, {1e-5, "0.00001"}, {1e12, "1000000000000"}, {-2.5e6, "-2500000"}, {1e30, "1e30"},
+                 {1e-16, "1e-16"}, {0.1 + 0.2, "0.30000000000000004"}, {INFINITY, "inf"}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) assert_string_equal(qkv_plain(plain[i].value).s, plain[i].text);
 }
 
 static void numbers_do_not_depend_on_the_locale(void **state) {

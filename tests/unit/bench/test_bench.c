@@ -55,7 +55,8 @@ static void the_list_has_every_kind_and_the_short_one_is_part_of_it(void **state
     (void)state;
     static const char *const names[] = {"gemm.nt",          "gemm.tn",        "attention.forward", "attention.backward",
                                         "attention.decode", "pointwise.norm", "pointwise.adamw",   "layer.forward",
-                                        "layer.both",       "train.step",     "predict.texts"};
+                                        "layer.both",       "train.step",     "predict.texts",     "recurrence.lstm",
+                                        "recurrence.gru-both"};
     fixture f;
     start(&f, 1);
     int64_t all, few, part;
@@ -81,7 +82,8 @@ static void the_list_has_every_kind_and_the_short_one_is_part_of_it(void **state
 static void every_kind_is_in_a_list_and_runs_at_a_tiny_size(void **state) {
     (void)state;
     const qkv_bench_kind *const *const lists[] = {qkv_bench_gemm_kinds,  qkv_bench_attention_kinds, qkv_bench_pointwise_kinds,
-                                                  qkv_bench_layer_kinds, qkv_bench_train_kinds,     qkv_bench_predict_kinds};
+                                                  qkv_bench_layer_kinds, qkv_bench_train_kinds,     qkv_bench_predict_kinds,
+                                                  qkv_bench_recurrence_kinds};
     fixture f;
     start(&f, 2);
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
@@ -92,6 +94,8 @@ static void every_kind_is_in_a_list_and_runs_at_a_tiny_size(void **state) {
                 o.m = 5, o.n = 33, o.k = 17;
             else if (l == 2)
                 o.n = 7, o.dim = 24;
+            else if (l == 6)
+                o.dim = 24, o.batch = 2;
             else
                 o.dim = 24, o.heads = 3, o.batch = 2;
             if (l == 1 || (l >= 3 && strcmp((*k)->name, "predict.texts") != 0)) o.n = 9;

@@ -396,6 +396,28 @@ static void every_failing_allocation_is_survived(void **state) {
     free(bytes);
 }
 
+/* Nothing grows where the size of the file says how much there is, with the last line break or without it. */
+static void a_plain_file_is_read_into_its_size(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    enum { ROWS = 5000 };
+    static char bytes[ROWS * 40];
+    int64_t size = 0;
+    for (int i = 0; i < ROWS; i++) size += snprintf(bytes + size, sizeof bytes - (size_t)size, "label%d\ttext number %d%s", i % 7, i, i + 1 < ROWS ? "\n" : "");
+    for (int end = 0; end < 2; end++) {
+        qkv_table t;
+        if (end) bytes[size++] = '\n';
+        assert_int_equal(read_bytes(&ctx, bytes, size, &t), QKV_OK);
+        assert_int_equal(t.count, ROWS);
+        assert_int_equal(t.pool_capacity, size + 2);
+        assert_in_range(t.pool_size, size, size + 2);
+        expect_row(&t, ROWS - 1, "label1", "text number 4999", 16, ROWS);
+        qkv_table_free(&t);
+    }
+    assert_int_equal(memory.blocks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_label_tab_text),
@@ -411,6 +433,7 @@ int main(void) {
         cmocka_unit_test(neither_side_is_left_empty),
         cmocka_unit_test(no_label_vanishes),
         cmocka_unit_test(texts_without_labels),
+        cmocka_unit_test(a_plain_file_is_read_into_its_size),
         cmocka_unit_test(every_failing_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,7 +110,7 @@ static inline void fuzz_embedding(const qkv_kernels *t, dice *d, record *out) {
     int32_t ids[12];
     for (int i = 0; i < 12; i++) ids[i] = (int32_t)dice_int(d, 0, 8);
     t->gather(rows, cols, table, ld, ids, scale, y, ld);
-    t->scatter_add(rows, 0, cols, ids, scale, y, ld, table, ld);
+    for (int32_t p = 0; p < 4; p++) t->scatter_add(rows, cols, p, 4, ids, scale, y, ld, table, ld);
     record_take(out, table, matrix_size(9, cols, ld)), record_take(out, y, matrix_size(rows, cols, ld));
 }
 
@@ -206,6 +206,40 @@ static inline void fuzz_decode(const qkv_kernels *t, dice *d, record *out) {
     free(q), free(k), free(v), free(scratch);
 }
 
+/* One step, there or back, of sequences that have two rows each: the one at hand is the second. */
+static inline void fuzz_recur(const qkv_kernels *t, dice *d, record *out) {
+    enum { MOST = 60 };
+    const qkv_cell cell = (qkv_cell)dice_int(d, 0, QKV_CELL_GRU_BEFORE);
+    const bool back = dice_int(d, 0, 1), apart = cell == QKV_CELL_GRU_BEFORE, start = dice_int(d, 0, 3) == 0;
+    const int phase = apart ? (int)dice_int(d, 0, 1) : 0, all = qkv_cell_gates(cell), gates = apart ? 2 - phase : all;
+    const int64_t units = dice_int(d, 0, 5) ? dice_int(d, 1, 40) : dice_int(d, 41, 150), rows = dice_int(d, 0, MOST), k = back ? gates * units : units;
+    int64_t first[MOST + 1];
+    for (int64_t i = 0; i < rows; i++) first[i] = 2 * i;
+    const int64_t size = qkv_recur_packed_size(gates, units), packed_size = size > qkv_packed_size(k, units) ? size : qkv_packed_size(k, units);
+    real *weight = wild(d, gates * units * units, 0.3), *packed = must_alloc((size_t)packed_size * sizeof *packed);
+    real *g = wild(d, 2 * rows * all * units, 1), *h = wild(d, 2 * rows * units, 1), *c = wild(d, 2 * rows * units, 1), *v = wild(d, 3 * units, 1);
+    real *state = wild(d, rows * k, 1), *next = random_reals(d, rows * 4 * units, 1), *carry = wild(d, rows * units, 1);
+    real *dh = wild(d, 2 * rows * units, 1), *dr = random_reals(d, 2 * rows * all * units, 1), *a = wild(d, rows * units, 1), *sum = wild(d, units, 1);
+    if (back) t->gemm_pack(k, units, 0, k, 0, units, weight, units, 1, packed);
+    else t->recur_pack(gates, units, 0, units, weight, packed);
+    qkv_recur r = {.cell = cell, .phase = phase, .units = units, .rows = rows, .going = back ? dice_int(d, 0, rows) : start ? 0 : rows, .start = start,
+                   .first = first, .at = 1, .before = 0, .packed = packed, .state = state, .ld_state = k, .next = next, .ld_next = 4 * units,
+                   .gates = g, .ld_gates = all * units, .hidden = h, .ld_hidden = units, .cells = c, .ld_cells = units,
+                   .vector = cell == QKV_CELL_LSTM && dice_int(d, 0, 1) ? NULL : v, .dhidden = dh, .ld_dhidden = units, .carry = carry, .drecur = dr,
+                   .ld_drecur = all * units};
+    const int64_t middle = dice_int(d, 0, units) / 16 * 16; /* in two ranges of units */
+    for (int i = 0; i < 2; i++) {
+        r.u0 = i ? middle : 0;
+        r.u1 = i ? units : middle;
+        (back ? t->recur_backward : t->recur_forward)(&r);
+    }
+    t->column_dot(rows, 0, units, a, units, h, units, sum);
+    record_take(out, g, 2 * rows * all * units), record_take(out, h, 2 * rows * units), record_take(out, c, 2 * rows * units);
+    record_take(out, next, rows * 4 * units), record_take(out, carry, rows * units), record_take(out, dr, 2 * rows * all * units);
+    record_take(out, sum, units);
+    free(weight), free(packed), free(v), free(state), free(dh), free(a);
+}
+
 typedef struct fuzz_kernel {
     const char *name;
     void (*run)(const qkv_kernels *t, dice *d, record *out);
@@ -214,7 +248,7 @@ typedef struct fuzz_kernel {
 static const fuzz_kernel fuzz_kernels[] = {
     {"gemm", fuzz_gemm},           {"norm", fuzz_norm}, {"act", fuzz_act},     {"pointwise", fuzz_pointwise},
     {"embedding", fuzz_embedding}, {"loss", fuzz_loss}, {"adamw", fuzz_adamw}, {"attention", fuzz_attention},
-    {"decode", fuzz_decode},
+    {"decode", fuzz_decode},       {"recur", fuzz_recur},
 };
 enum { FUZZ_KERNELS = sizeof fuzz_kernels / sizeof *fuzz_kernels };
 

@@ -102,18 +102,18 @@ static void write_with(qkv_ctx *ctx, const qkv_safetensors *file, const fault *f
 static void refuses_damage(void **state) {
     (void)state;
     static const fault faults[] = {
-        {"bag.keys", "tensor \"bag.keys\" of the bag is missing", DROPPED},
-        {"bag.weight", "tensor \"bag.weight\" of the bag is missing", DROPPED},
-        {"bag.bias", "tensor \"bag.bias\" of the bag is missing", DROPPED},
+        {"bag.keys", "tensor \"bag.keys\" of the linear model is missing", DROPPED},
+        {"bag.weight", "tensor \"bag.weight\" of the linear model is missing", DROPPED},
+        {"bag.bias", "tensor \"bag.bias\" of the linear model is missing", DROPPED},
         {"bag.keys", "tensor \"bag.keys\" is not of the type and the shape", WRONG_TYPE},
         {"bag.weight", "tensor \"bag.weight\" is not of the type and the shape", WRONG_TYPE},
         {"bag.bias", "tensor \"bag.bias\" is not of the type and the shape", WRONG_TYPE},
         {"bag.keys", "tensor \"bag.keys\" is not of the type and the shape", WRONG_SHAPE},
         {"bag.weight", "tensor \"bag.weight\" is not of the type and the shape", WRONG_SHAPE},
         {"bag.bias", "tensor \"bag.bias\" is not of the type and the shape", WRONG_SHAPE},
-        {"bag.weight", "the bag holds a value that is not finite", NOT_FINITE},
-        {"bag.bias", "the bag holds a value that is not finite", NOT_FINITE},
-        {"bag.keys", "the keys of the bag do not ascend (element 1)", DESCENDING},
+        {"bag.weight", "the linear model holds a value that is not finite", NOT_FINITE},
+        {"bag.bias", "the linear model holds a value that is not finite", NOT_FINITE},
+        {"bag.keys", "the keys of the linear model do not ascend (element 1)", DESCENDING},
     };
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = test_ctx_run(&memory);
@@ -151,7 +151,7 @@ static void refuses_what_is_not_asked_for(void **state) {
     assert_non_null(strstr(ctx.message, "tensor \"bag."));
     model->bag.weight[2] = (real)NAN;
     assert_int_equal(qkv_model_save(model, path), QKV_NUMERIC);
-    assert_non_null(strstr(ctx.message, "bag of words"));
+    assert_non_null(strstr(ctx.message, "its linear model"));
     qkv_model_free(model);
     assert_int_equal(memory.blocks, 0);
     unlink(path);

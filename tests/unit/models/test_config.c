@@ -149,8 +149,37 @@ static void wrong_json(void **state) {
     json_decref(json);
 }
 
+/* What a recurrent model has no use for is neither written nor taken, and what it has is held against its kind. */
+static void recurrent(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    qkv_config a = net_config(), b;
+    a.model = QKV_NETWORK_BILSTM;
+    a.cell = QKV_CELL_PEEPHOLES;
+    qkv_config_settle(&a);
+    json_t *json;
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &a, &json));
+    assert_string_equal(json_string_value(json_object_get(json, "model")), "bilstm");
+    assert_string_equal(json_string_value(json_object_get(json, "cell")), "peepholes");
+    static const char *const absent[] = {"position", "kv_heads", "head_dim", "ffn", "norm", "activation", "post_norm", "bias", "span_left",
+                                         "span_right", "norm_epsilon", "attention_dropout"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) assert_null(json_object_get(json, absent[i]));
+    NET_OK(&ctx, qkv_config_from_json(&ctx, json, &b));
+    assert_memory_equal(&a, &b, sizeof a);
+    json_object_set_new(json, "ffn", json_integer(3));
+    assert_int_equal(qkv_config_from_json(&ctx, json, &b), QKV_BAD_FORMAT);
+    assert_string_equal(ctx.message, "config: ffn is of no use to a model of kind bilstm");
+    json_decref(json);
+    REFUSED(c.cell = QKV_CELL_PEEPHOLES, "cell=peepholes is of a recurrent model");
+    REFUSED((c.model = QKV_NETWORK_BIGRU, c.cell = QKV_CELL_RELU_UNITS), "cell=relu is of model=rnn or birnn, not of bigru");
+    REFUSED((c.model = QKV_NETWORK_BIRNN, c.dim = c.heads = 3), "dim=3 is odd: model=birnn has half of it in each direction");
+    REFUSED((c.model = QKV_NETWORK_GRU, c.pooling = QKV_POOL_FIRST), "pooling=first: the first row of a text has seen nothing of it with model=gru");
+    REFUSED(c.model = (qkv_network)7, "model has no choice number 7");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(accepted), cmocka_unit_test(refused), cmocka_unit_test(there_and_back),
-                                       cmocka_unit_test(names), cmocka_unit_test(flags), cmocka_unit_test(wrong_json)};
+                                       cmocka_unit_test(names), cmocka_unit_test(flags), cmocka_unit_test(wrong_json),
+                                       cmocka_unit_test(recurrent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

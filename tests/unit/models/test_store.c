@@ -262,6 +262,15 @@ static void label_escape(edited *e) {
 static void label_deep(edited *e) {
     set(e, "qkv.labels", "[[[[]]]]");
 }
+static void label_twice(edited *e) {
+    set(e, "qkv.labels", "[\"a\",\"b\",\"b\",\"d\",\"e\",\"f\",\"g\",\"h\"]");
+}
+static void label_escaped_twice(edited *e) {
+    set(e, "qkv.labels", "[\"a\",\"b\",\"\\\\x62\",\"d\",\"e\",\"f\",\"g\",\"h\"]");
+}
+static void labels_descend(edited *e) {
+    set(e, "qkv.labels", "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"fg\",\"b\"]");
+}
 static void no_tokenizer(edited *e) {
     drop(e, "qkv.tokenizer");
 }
@@ -348,6 +357,9 @@ static const struct {
     {label_number, "label 1 is not a string"},
     {label_escape, "label 1 holds a backslash"},
     {label_deep, "nested more than"},
+    {label_twice, "labels 1 and 2 are both 'b'"},
+    {label_escaped_twice, "labels 1 and 2 are both 'b'"},
+    {labels_descend, "label 7, 'b', stands behind 'fg'"},
     {no_tokenizer, "no qkv.tokenizer"},
     {tokenizer_text, "qkv.tokenizer: not valid JSON"},
     {tokenizer_empty, "qkv.tokenizer: "},

@@ -47,6 +47,45 @@ static void books(void **state) {
     assert_true(qkv_tally_flops(&x.tally) == 314);
 }
 
+/* A ledger keeps apart what the tally adds up: by pass, place and kind of work. */
+static void ledger(void **state) {
+    (void)state;
+    qkv_ledger_entry entries[3];
+    qkv_ledger book = {.entries = entries, .capacity = 3};
+    qkv_exec x = {.ledger = &book};
+    const qkv_charge one = {.macs = 3, .flops = 8, .executed = 4, .bytes = 16};
+    qkv_exec_charge(&x, QKV_CLASS_GEMM, QKV_WORK_PROJECTION, one); /* nowhere */
+    qkv_place before = qkv_exec_at(&x, (qkv_place){"encoder", 0, QKV_WORK_LINEAR});
+    assert_null(before.name);
+    qkv_exec_charge(&x, QKV_CLASS_GEMM, QKV_WORK_PROJECTION, one);
+    qkv_exec_charge(&x, QKV_CLASS_GEMM, QKV_WORK_PROJECTION, one);
+    qkv_exec_other(&x, QKV_WORK_NORM, 5, 7);
+    char name[] = "head"; /* places are told apart by what is written there */
+    before = qkv_exec_at(&x, (qkv_place){name, -1, QKV_WORK_HEAD});
+    assert_string_equal(before.name, "encoder");
+    x.pass = QKV_PASS_BACKWARD;
+    qkv_exec_book(&x, QKV_CLASS_GEMM, 10, 2);
+    qkv_exec_at(&x, (qkv_place){"head", -1, QKV_WORK_HEAD});
+    qkv_exec_book(&x, QKV_CLASS_OTHER, 1, 1);
+    qkv_exec_at(&x, (qkv_place){"encoder", 0, QKV_WORK_LINEAR});
+    qkv_exec_book(&x, QKV_CLASS_RECURRENCE, 9, 1);
+    assert_int_equal(book.count, 3);
+    const qkv_charge *p = &entries[1].of[QKV_PASS_FORWARD][QKV_WORK_PROJECTION], *h = &entries[2].of[QKV_PASS_BACKWARD][QKV_WORK_HEAD];
+    assert_true(p->macs == 6 && p->flops == 16 && p->executed == 8 && p->bytes == 32);
+    assert_true(h->macs == 5 && h->flops == 11 && h->executed == 5 && h->bytes == 3);
+    assert_true(entries[1].of[QKV_PASS_FORWARD][QKV_WORK_NORM].flops == 5 && entries[1].of[QKV_PASS_FORWARD][QKV_WORK_NORM].macs == 0);
+    assert_true(entries[1].of[QKV_PASS_BACKWARD][QKV_WORK_RECURRENCE].flops == 9);
+    double flops = 0;
+    for (int e = 0; e < 3; e++)
+        for (int k = 0; k < QKV_PASSES * QKV_WORKS; k++) flops += (&entries[e].of[0][0])[k].flops;
+    assert_true(flops == qkv_tally_flops(&x.tally) && flops == 3 * 8 + 5 + 10 + 1 + 9);
+    /* a place too many is not lost without a word, and the tally has it */
+    assert_false(book.overflow);
+    qkv_exec_at(&x, (qkv_place){"encoder", 1, QKV_WORK_LINEAR});
+    qkv_exec_book(&x, QKV_CLASS_GEMM, 100, 1);
+    assert_true(book.overflow && book.count == 3 && qkv_tally_flops(&x.tally) == flops + 100);
+}
+
 static void dropout_keys(void **state) {
     (void)state;
     static const uint64_t rows[] = {1, 2};
@@ -105,7 +144,7 @@ static void registry(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory), cmocka_unit_test(books), cmocka_unit_test(dropout_keys),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory), cmocka_unit_test(books), cmocka_unit_test(ledger), cmocka_unit_test(dropout_keys),
                                        cmocka_unit_test(shapes), cmocka_unit_test(registry)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

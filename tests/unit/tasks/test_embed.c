@@ -96,6 +96,33 @@ static void they_do_not_depend_on_the_company(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* Weights that are finite, but no sum of them is: said of the first text that has no number, and the numbers before it are there. */
+static void what_overflows_is_no_answer(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 1);
+    char path[512];
+    qkv_model *model = train(&ctx, "embed_overflow.tsv", QKV_POOL_MEAN);
+    const char *two[] = {"", "", "bright day"};
+    const int64_t length[] = {0, 0, 10};
+    float v[3][DIM], p[3][2];
+    qkv_classify_report *report;
+    qkv_model_unpack(model);
+    real *w = (real *)parameter(model, "norm.weight");
+    for (int i = 0; i < DIM; i++) w[i] = (real)3e38 * (sizeof(real) == 8 ? (real)1e269 : 1);
+    assert_int_equal(qkv_classify_vectors(model, 3, two, length, &v[0][0], NULL), QKV_NUMERIC);
+    assert_true(v[0][0] == 0 && v[1][DIM - 1] == 0);
+    assert_non_null(strstr(ctx.message, "text 2: the model's answer is not a number"));
+    assert_int_equal(qkv_classify_apply(model, 3, two, length, &p[0][0], NULL), QKV_NUMERIC);
+    assert_true(p[0][0] > 0 && p[1][1] > 0);
+    assert_int_equal(qkv_classify_apply(model, 2, two, length, &p[0][0], NULL), QKV_OK);
+    toy_text("embed_overflow_test.tsv", "no\t\nyes\t\nno\tthe day went on and so did we\nno\tbright\n", path);
+    assert_int_equal(qkv_classify_score(model, path, NULL, NULL, NULL, &report), QKV_NUMERIC);
+    assert_non_null(strstr(ctx.message, "embed_overflow_test.tsv:3: the model's answer is not a number"));
+    qkv_model_free(model);
+    assert_int_equal(memory.blocks, 0);
+}
+
 /* The k-th allocation fails, for every k. */
 static void no_memory_is_said(void **state) {
     (void)state;
@@ -125,6 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_are_what_the_head_sees),
         cmocka_unit_test(they_do_not_depend_on_the_company),
+        cmocka_unit_test(what_overflows_is_no_answer),
         cmocka_unit_test(no_memory_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,7 +94,7 @@ static void the_arena_is_the_exact_maximum(void **state) {
         start(&f, cases[i].threads, &o);
         f.by_units = cases[i].by_units;
         qkv_task task = {.self = &f, .units = f.by_units ? units : NULL, .reg = qkv_classifier_reg(f.net), .rows = ROWS, .offset = f.offset, .step = step};
-        qkv_loop_plan plan;
+        qkv_loop_plan plan = {0};
         assert_int_equal(qkv_loop_plan_make(&f.ctx, &task, &o, &plan), QKV_OK);
         int64_t planned = f.planned, batches = 0, windows = 0;
         size_t peak = 0;

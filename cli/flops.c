@@ -1,0 +1,336 @@
+/* qkv flops: what a network costs, before anything is run. */
+#include "flops.h"
+
+#include <errno.h>
+#include <math.h>
+
+enum { MOST_SEQUENCES = 1 << 20, MOST_TOKENS = 1 << 24, USUAL_TOKENS = 1024 };
+
+typedef struct flops_values {
+    const char *seq, *lengths, *data, *by;
+    int64_t batch, threads;
+    int bias, no_bias, json, measure, no_time;
+} flops_values;
+
+#define AT(field) offsetof(flops_values, field)
+static const cli_option options[] = {
+    {"seq", 0, CLI_TEXT, AT(seq), "N|A-B", NULL, 0, 0,
+     "tokens of a sequence; A-B: lengths spread evenly from A to B [of a model its limit, else 1024]"},
+    {"batch", 0, CLI_INT, AT(batch), "N", "1", 0, MOST_SEQUENCES, "sequences"},
+    {"lengths", 0, CLI_TEXT, AT(lengths), "FILE", NULL, 0, 0, "the tokens of each sequence, numbers with white space between"},
+    {"data", 0, CLI_TEXT, AT(data), "FILE", NULL, 0, 0, "with MODEL: the texts of a data file, as one batch"},
+    {"bias", 0, CLI_FLAG, AT(bias), NULL, NULL, 0, 0, "an attention layer alone has biases"},
+    {"no-bias", 0, CLI_FLAG, AT(no_bias), NULL, NULL, 0, 0, "the layers have none"},
+    {"by", 0, CLI_TEXT, AT(by), "WHAT", "op", 0, 0, "rows of the table: op or layer"},
+    {"json", 0, CLI_FLAG, AT(json), NULL, NULL, 0, 0, "print everything as one JSON object"},
+    {"measure", 0, CLI_FLAG, AT(measure), NULL, NULL, 0, 0, "run the case of qkv bench that is nearest, for the time to expect"},
+    {"no-time", 0, CLI_FLAG, AT(no_time), NULL, NULL, 0, 0, "measure nothing: no time is given"},
+    {"threads", 0, CLI_INT, AT(threads), "N", "0", 0, 1024, "threads that it would run with; 0: every core allowed"},
+};
+
+static const cli_need needs[] = {
+    {"batch", "!lengths !data"},
+    {"seq", "!lengths !data"},
+    {"lengths", "!data"},
+    {"bias", "model=transformer !layers"},
+    {"no-bias", "model=transformer layers"},
+    {"measure", "!no-time model=transformer"},
+    {NULL, NULL},
+};
+
+/* ---- lengths of the sequences ---- */
+
+typedef struct batch {
+    int64_t *lengths;
+    int64_t count, capacity;
+} batch;
+
+static void put(batch *b, int64_t length) {
+    if (b->count == b->capacity)
+        b->lengths = cli_grow(b->lengths, sizeof *b->lengths * (size_t)(b->capacity = 2 * b->capacity + 64));
+    b->lengths[b->count++] = length;
+}
+
+/* Digits alone; -1: it is something else, or beyond what a sequence has. */
+static int64_t length_of(const char *text, size_t size) {
+    int64_t n = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] < '0' || text[i] > '9') return -1;
+        n = n <= MOST_TOKENS ? 10 * n + (text[i] - '0') : n;
+    }
+    return size > 0 && n <= MOST_TOKENS ? n : -1;
+}
+
+static int spread(const cli_verb *verb, const flops_values *v, int64_t usual, batch *b) {
+    int64_t from = usual, to = usual;
+    if (v->seq) {
+        const size_t first = strcspn(v->seq, "-");
+        from = to = length_of(v->seq, first);
+        if (v->seq[first]) to = length_of(v->seq + first + 1, strlen(v->seq + first + 1));
+        if (from < 0 || to < from) return cli_wrong_use(verb, "--seq=%s: expected N or A-B, from 0 to %d", v->seq, MOST_TOKENS);
+    }
+    for (int64_t i = 0; i < v->batch; i++) put(b, v->batch > 1 ? from + (to - from) * i / (v->batch - 1) : to);
+    return CLI_GO_ON;
+}
+
+static int too_many(const char *path) {
+    cli_say("%s: more than %s", path, cli_of(MOST_SEQUENCES, "sequence").s);
+    return CLI_FAILED;
+}
+
+/* The numbers of one line. */
+static int put_line(const char *path, int64_t number, const char *text, int64_t length, batch *b) {
+    static const char white[] = " \t\r,";
+    for (int64_t i = 0; i < length;) {
+        int64_t n = 0;
+        while (i < length && strchr(white, text[i]) && text[i]) i++;
+        while (i + n < length && !(strchr(white, text[i + n]) && text[i + n])) n++;
+        if (n == 0) break;
+        const int64_t value = length_of(text + i, (size_t)n);
+        if (value < 0) {
+            cli_say("%s:%lld: '%.*s' is no number of tokens, from 0 to %d", path, (long long)number, (int)(n < 40 ? n : 40),
+                    text + i, MOST_TOKENS);
+            return CLI_FAILED;
+        }
+        if (b->count == MOST_SEQUENCES) return too_many(path);
+        put(b, value);
+        i += n;
+    }
+    return CLI_GO_ON;
+}
+
+static int read_lengths(qkv_ctx *ctx, const char *path, batch *b) {
+    qkv_lines *lines = NULL;
+    qkv_status status = qkv_lines_open(ctx, path, &lines);
+    int code = CLI_GO_ON;
+    while (status == QKV_OK && code == CLI_GO_ON) {
+        const char *text;
+        int64_t length;
+        status = qkv_lines_next(lines, &text, &length);
+        if (status != QKV_OK || !text) break;
+        code = put_line(path, qkv_lines_number(lines), text, length, b);
+    }
+    qkv_lines_close(lines);
+    return status == QKV_OK ? code : cli_fail(ctx, status);
+}
+
+static int read_texts(qkv_ctx *ctx, const qkv_model *model, const char *path, batch *b) {
+    qkv_rows *rows = NULL;
+    qkv_status status = qkv_rows_open(ctx, path, NULL, qkv_model_pair(model), &rows);
+    int code = CLI_GO_ON;
+    while (status == QKV_OK && code == CLI_GO_ON) {
+        const char *text;
+        int64_t length, count;
+        qkv_token *tokens;
+        status = qkv_rows_next(rows, &text, &length);
+        if (status != QKV_OK || !text) break;
+        status = qkv_model_tokens(model, text, length, &tokens, &count, NULL);
+        qkv_release(ctx, tokens);
+        if (status != QKV_OK) break;
+        if (b->count == MOST_SEQUENCES)
+            code = too_many(path);
+        else
+            put(b, count);
+    }
+    qkv_rows_close(rows);
+    return status == QKV_OK ? code : cli_fail(ctx, status);
+}
+
+/* The longest text that a model reads. */
+static int model_limit(qkv_ctx *ctx, const qkv_model *model, int64_t *limit) {
+    char *text = NULL;
+    qkv_status status = qkv_model_describe(model, &text);
+    if (status != QKV_OK) return cli_fail(ctx, status);
+    json_t *json = json_loads(text, 0, NULL);
+    *limit = json_integer_value(json_object_get(json_object_get(json, "config"), "max_length"));
+    json_decref(json);
+    qkv_release(ctx, text);
+    return CLI_GO_ON;
+}
+
+/* ---- time ---- */
+
+/* The nearest case of qkv bench: what an attention layer, a training step or a prediction of this size reaches. */
+static int measure_case(qkv_ctx *ctx, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
+    qkv_bench_options b;
+    qkv_bench_case *cases = NULL;
+    int64_t count = 0;
+    qkv_bench_init(&b);
+    b.what = f->alone ? f->train ? "layer.both" : "layer.forward" : f->train ? "train.step" : "predict.encoder";
+    b.dtype = f->dtype == QKV_COMPUTE_BF16 ? QKV_BENCH_BF16 : QKV_BENCH_F32;
+    b.n = f->sequences > 0 ? (f->tokens + f->sequences - 1) / f->sequences : 1;
+    if (b.n < 1) b.n = 1;
+    b.batch = f->sequences > 0 ? f->sequences : 1;
+    b.dim = o->dim;
+    b.heads = o->heads;
+    if (f->alone && o->kv_heads > 0) b.kv_heads = o->kv_heads;
+    if (f->alone || f->train) b.window = (qkv_span){o->window.left, o->causal ? 0 : o->window.right};
+    if (f->train) b.dropout = f->alone ? o->attention_dropout : o->dropout;
+    if (!f->alone) b.layers = o->layers;
+    if (!f->alone) b.ffn = o->ffn > 0 ? o->ffn : 4 * o->dim;
+    qkv_status status = qkv_bench_list(ctx, &b, &cases, &count);
+    if (status == QKV_OK && count > 0) status = qkv_bench_measure(ctx, &b, &cases[0]);
+    if (status == QKV_OK && count > 0) {
+        t->share = cases[0].share;
+        snprintf(t->bench_case, sizeof t->bench_case, "%s", cases[0].name);
+    }
+    qkv_release(ctx, cases);
+    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
+}
+
+static int measure(qkv_ctx *ctx, const flops_values *v, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
+    qkv_machine m;
+    if (v->no_time) return CLI_GO_ON;
+    qkv_status status = qkv_machine_measure(ctx, 0.3, 1, &m);
+    if (status == QKV_NO_MEMORY) status = qkv_machine_measure(ctx, 0.1, 0, &m);
+    if (status != QKV_OK) return cli_fail(ctx, status);
+    t->threads = m.threads;
+    t->gflops = f->dtype == QKV_COMPUTE_BF16 && m.bf16_gflops > 0 ? m.bf16_gflops : m.fma_gflops;
+    t->read_gbs = m.memory.read_gbs;
+    t->floor_s = t->gflops > 0 ? 2e-9 * f->total.total.macs / t->gflops : 0;
+    t->bytes_s = t->read_gbs > 0 ? 1e-9 * f->total.total.bytes / t->read_gbs : 0;
+    if (!v->measure) return CLI_GO_ON;
+    int code = measure_case(ctx, f, o, t);
+    if (code == CLI_GO_ON && t->share > 0) t->expected_s = t->floor_s / t->share;
+    return code;
+}
+
+/* ---- the verb ---- */
+
+typedef struct flops_run {
+    const cli_verb *verb;
+    const flops_values *values;
+    const cli_args *args;
+    qkv_ctx *ctx;
+    qkv_model *model;
+    qkv_flops_options options;
+    batch batch;
+    qkv_flops *flops, *other, *one_head;
+} flops_run;
+
+/* A network comes from a file or from options, not from both. */
+static int open_model(flops_run *r, int64_t *usual) {
+    static const char *const ours[] = {"train", "recompute", "dtype"};
+    int dtype = 0;
+    for (int i = 0; i < r->args->setting_count; i++) {
+        int known = 0;
+        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++) known |= !strcmp(r->args->settings[i].name, ours[k]);
+        if (!known)
+            return cli_wrong_use(r->verb, "--%s is of a network that is described, and MODEL is one", r->args->settings[i].name);
+        dtype |= !strcmp(r->args->settings[i].name, "dtype");
+    }
+    if (r->values->bias || r->values->no_bias)
+        return cli_wrong_use(r->verb, "biases are of a network that is described, and MODEL is one");
+    if (r->values->measure)
+        return cli_wrong_use(r->verb, "--measure is for a network that is described; 'qkv bench predict' measures predictions");
+    qkv_status status = qkv_model_load(r->ctx, r->args->words[0], &r->model);
+    if (status != QKV_OK) return cli_fail(r->ctx, status);
+    if (!dtype) r->options.dtype = (int)qkv_model_compute(r->model);
+    return model_limit(r->ctx, r->model, usual);
+}
+
+static int make_batch(flops_run *r, int64_t usual) {
+    const flops_values *v = r->values;
+    if (v->data) return read_texts(r->ctx, r->model, v->data, &r->batch);
+    if (v->lengths) return read_lengths(r->ctx, v->lengths, &r->batch);
+    return spread(r->verb, v, usual, &r->batch);
+}
+
+/* What the options say that cannot be is wrong use; what a file holds is a failure. */
+static int failed(const flops_run *r, qkv_status status) {
+    if (status == QKV_BAD_CONFIG || (status == QKV_BAD_ARGUMENT && !r->values->lengths && !r->values->data))
+        return cli_wrong_use(r->verb, "%s", qkv_message(r->ctx));
+    return cli_fail(r->ctx, status);
+}
+
+static int count_with(flops_run *r, const qkv_flops_options *o, qkv_flops **flops) {
+    qkv_status status = r->model ? qkv_flops_count_model(r->model, o, r->batch.lengths, r->batch.count, flops)
+                                 : qkv_flops_count(r->ctx, o, r->batch.lengths, r->batch.count, flops);
+    return status == QKV_OK ? CLI_GO_ON : failed(r, status);
+}
+
+static int count_variants(flops_run *r, flops_variants *v) {
+    qkv_flops_options o = r->options;
+    o.output_projection = !o.output_projection;
+    int code = count_with(r, &o, &r->other);
+    o = r->options;
+    o.output_projection = 1;
+    o.heads = 1;
+    o.kv_heads = 0;
+    if (code == CLI_GO_ON) code = count_with(r, &o, &r->one_head);
+    v->with = r->options.output_projection ? r->flops : r->other;
+    v->without = r->options.output_projection ? r->other : r->flops;
+    v->one_head = r->one_head;
+    return code;
+}
+
+static int count(flops_run *r) {
+    const flops_values *v = r->values;
+    flops_variants variants = {0};
+    flops_time time = {0};
+    int64_t usual = USUAL_TOKENS;
+    int code = r->args->count ? open_model(r, &usual) : CLI_GO_ON;
+    if (code == CLI_GO_ON && v->data && !r->model)
+        code = cli_wrong_use(r->verb, "--data has no effect without MODEL: its tokenizer counts the tokens");
+    if (code == CLI_GO_ON) code = make_batch(r, usual);
+    if (code == CLI_GO_ON) code = count_with(r, &r->options, &r->flops);
+    const int alone = code == CLI_GO_ON && r->flops->alone && r->options.model == QKV_NETWORK_TRANSFORMER;
+    if (alone) code = count_variants(r, &variants);
+    if (code == CLI_GO_ON) code = measure(r->ctx, v, r->flops, &r->options, &time);
+    if (code != CLI_GO_ON) return code;
+    if (v->json)
+        cli_json_line(stdout, flops_json(r->flops, alone ? &variants : NULL, &time), JSON_INDENT(1));
+    else
+        flops_text(r->flops, !strcmp(v->by, "layer"), alone ? &variants : NULL, &time);
+    return CLI_DONE;
+}
+
+static int run_flops(const cli_verb *verb, int argc, char **argv) {
+    flops_values values;
+    cli_args args;
+    int code = cli_parse(verb, argc, argv, 1, &values, &args);
+    if (code != CLI_GO_ON) return code;
+    flops_run r = {.verb = verb, .values = &values, .args = &args};
+    code = cli_open(verb, values.threads, 0, NULL, &r.ctx);
+    if (code == CLI_GO_ON) code = cli_set_options(verb, r.ctx, &args, &r.options);
+    if (code == CLI_GO_ON && strcmp(values.by, "op") && strcmp(values.by, "layer"))
+        code = cli_wrong_use(verb, "--by=%s: expected op or layer", values.by);
+    r.options.biases = values.bias ? QKV_FLOPS_BIASES_YES : values.no_bias ? QKV_FLOPS_BIASES_NO : QKV_FLOPS_BIASES_AUTO;
+    if (code == CLI_GO_ON && !args.count) code = cli_check_effects(verb, &args, &values, &r.options, NULL);
+    if (code == CLI_GO_ON) code = count(&r);
+    free(r.batch.lengths);
+    qkv_release(r.ctx, r.flops);
+    qkv_release(r.ctx, r.other);
+    qkv_release(r.ctx, r.one_head);
+    qkv_model_free(r.model);
+    qkv_ctx_free(r.ctx);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_flops = {
+    .name = "flops",
+    .usage = "flops [MODEL] [options]",
+    .summary = "what a network costs: operations, bytes, memory",
+    .about = "Parameters, multiply-adds and FLOPs, useful and executed, bytes, memory and the least time here, by operation or by "
+             "layer: of "
+             "one attention or recurrent layer, of a whole network (--layers), or of the network in a model file. Nothing is run: "
+             "the code that trains "
+             "and predicts is walked without data and books what it would do, so train and bench print the same numbers.\n\n"
+             "A multiply-add of a product is 2 FLOP; any other operation is one. Only pairs of tokens that see each other count; "
+             "executed is "
+             "what whole tiles compute. A network has biases unless --no-bias, an attention layer alone only with --bias. "
+             "docs/flops.md says "
+             "what is counted where, and what other counters make of the same layers.",
+    .examples = "flops --dim 512 --heads 8 --seq 1024 --batch 32\n"
+                "flops --dim 512 --heads 1 --seq 1024 --batch 32 --no-output-projection\n"
+                "flops --model lstm --dim 512 --seq 512 --batch 32 --train\n"
+                "flops --layers 6 --dim 512 --heads 8 --seq 33-95 --batch 64 --train --by layer\n"
+                "flops news.model --data news.txt --json",
+    .options = options,
+    .count = sizeof options / sizeof *options,
+    .needs = needs,
+    .struct_size = sizeof(flops_values),
+    .table = qkv_flops_options_table,
+    .run = run_flops,
+};

@@ -1,0 +1,24 @@
+/* The results of `qkv flops`: tables for people, JSON for programs. */
+#ifndef QKV_CLI_FLOPS_H
+#define QKV_CLI_FLOPS_H
+
+#include "cli.h"
+
+/* The time that no program could beat: the useful multiply-adds at the measured ceiling of all threads. */
+typedef struct flops_time {
+    int threads; /* 0: nothing was measured */
+    double gflops, read_gbs;
+    double floor_s, bytes_s;  /* of the products; of all bytes, as if no cache held any */
+    double share, expected_s; /* with --measure: what bench reaches, and the floor at that share; 0: not measured */
+    char bench_case[64];
+} flops_time;
+
+/* Of an attention layer alone: the same with and without its output projection, and with one head. */
+typedef struct flops_variants {
+    const qkv_flops *with, *without, *one_head;
+} flops_variants;
+
+void flops_text(const qkv_flops *f, int by_layer, const flops_variants *variants, const flops_time *time);
+json_t *flops_json(const qkv_flops *f, const flops_variants *variants, const flops_time *time);
+
+#endif

@@ -1,0 +1,109 @@
+/* What a network costs: parameters, operations, bytes, memory, by layer and by operation, before anything is run.
+ *
+ * The numbers come from a plan: the functions that train and predict are walked with no data, and book what they would do.
+ * So they are those of this program, and `qkv train`, `qkv bench` and `qkv info` print the same ones.
+ *
+ * The convention. A multiply-add of a matrix product is 2 FLOPs; `macs` are those multiply-adds, and nothing else is among
+ * them. All other arithmetic (bias gradients, softmax, norms, activations, sums, losses, the optimizer) is counted one FLOP an
+ * operation, exp, tanh, erf, divisions and roots too, and is in `flops` alone. Adding a bias is not counted: it is where the sum
+ * begins. Attention counts the pairs of tokens that see each other, so a causal layer costs about half of a full one; what its
+ * tiles multiply beyond that is in `executed`. docs/flops.md has the list. */
+#ifndef QKV_FLOPS_H
+#define QKV_FLOPS_H
+
+#include "attention.h"
+#include "base.h"
+#include "model.h"
+#include "options.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum qkv_flops_biases {
+    QKV_FLOPS_BIASES_AUTO, /* of a network: yes, as it is trained; of an attention layer alone: no. Recurrent layers always have
+                              them */
+    QKV_FLOPS_BIASES_YES,
+    QKV_FLOPS_BIASES_NO
+} qkv_flops_biases;
+
+/* Filled by qkv_options_default(qkv_flops_options_table(), &options); see `qkv flops` for what each means. */
+typedef struct qkv_flops_options {
+    /* network; not looked at where a model is given */
+    int model, cell; /* qkv_network, qkv_cell_kind */
+    int64_t layers;  /* encoder blocks or recurrent layers, between an embedding and a head; 0: one layer alone: attention (without
+                      * norm  and feed-forward), or a recurrent one */
+    int64_t dim, heads, kv_heads, ffn, vocab, classes;
+    int64_t max_length;                      /* rows of the learned position table; 0: the longest sequence */
+    int output_projection;                   /* 0: an attention layer alone ends with the heads side by side */
+    int position, pooling, norm, activation; /* the enums of model.h */
+    int post_norm, causal, multi_label;
+    qkv_span window;
+    int biases;                                           /* qkv_flops_biases; in no table */
+    double dropout, attention_dropout, embedding_dropout; /* used where train is set */
+    int dtype;                                            /* qkv_compute */
+    /* passes */
+    int train;     /* 1: forward, backward and one update by AdamW; 0: forward */
+    int recompute; /* 1: blocks are computed again in the backward pass */
+} qkv_flops_options;
+
+QKV_API const qkv_option_table *qkv_flops_options_table(void);
+
+typedef struct qkv_flops_sum {
+    double macs;     /* multiply-adds of products, of pairs that see each other */
+    double flops;    /* 2 * macs and all other arithmetic */
+    double executed; /* multiply-adds that the kernels compute for those products, whole tiles */
+    double bytes;    /* operands read and results written, each once an operation */
+} qkv_flops_sum;
+
+typedef enum qkv_flops_pass {
+    QKV_FLOPS_FORWARD,
+    QKV_FLOPS_BACKWARD,
+    QKV_FLOPS_RECOMPUTE,
+    QKV_FLOPS_OPTIMIZER,
+    QKV_FLOPS_PASSES
+} qkv_flops_pass;
+QKV_API const char *qkv_flops_pass_name(qkv_flops_pass pass); /* "forward", ... */
+
+typedef struct qkv_flops_part {
+    char name[40]; /* of a layer: "encoder.0"; of an operation: "projections" */
+    int64_t parameters;
+    qkv_flops_sum pass[QKV_FLOPS_PASSES];
+    qkv_flops_sum total;
+} qkv_flops_part;
+
+typedef struct qkv_flops {
+    char what[200];  /* the network in words */
+    char batch[120]; /* the sequences in words */
+    int alone;       /* 1: a layer alone */
+    int train, recompute, dtype;
+    int64_t sequences, tokens, shortest, longest;
+    double pairs, all_pairs; /* of tokens, one head of one layer: those that see each other (0: nothing attends); length * length */
+    qkv_flops_part total;
+    qkv_flops_part *layers, *operations; /* two ways to break the same total down */
+    int64_t layer_count, operation_count;
+    /* Memory of the network, in bytes, for as many threads as the context has; of data, tokenizer and program nothing. */
+    double weight_bytes;     /* without training also their packed copies */
+    double state_bytes;      /* gradients and the two moments, where it trains */
+    double activation_bytes; /* the peak of what a pass keeps and of its scratch */
+    double row_bytes;        /* of a layer alone: its input and output, and their gradients */
+    double peak_bytes;       /* the sum */
+} qkv_flops;
+
+/* Of the network that `options` describe, for `sequences` sequences of lengths[i] tokens in one batch. 0 sequences and lengths of 0
+ * are legal and cost what they cost. A network that cannot be built is QKV_BAD_CONFIG; lengths below 0 or beyond 2^24, more than
+ * 2^20 sequences, and a batch of more than 2^29 tokens (and heads of sequences) times layers, or of more bytes than 2^60, are
+ * QKV_BAD_ARGUMENT.
+ * *flops is to be given back with qkv_release; on failure it is NULL. */
+QKV_API qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const int64_t *lengths, int64_t sequences,
+                                   qkv_flops **flops) QKV_MUST_USE;
+
+/* Of a model's network; of the options only dtype, train and recompute are looked at. Its linear model is not counted: it adds a
+ * weight a class for each run of words. A length beyond the model's limit is QKV_BAD_ARGUMENT. */
+QKV_API qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
+                                         int64_t sequences, qkv_flops **flops) QKV_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

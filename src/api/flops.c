@@ -1,0 +1,201 @@
+/* The public side of counting costs: arguments are checked, src/report does the work. */
+#include "qkv/flops.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/model.h"
+#include "report/flops.h"
+
+const qkv_option_table *qkv_flops_options_table(void) {
+    return &qkv_flops_table;
+}
+
+const char *qkv_flops_pass_name(qkv_flops_pass pass) {
+    static const char *const names[QKV_FLOPS_PASSES] = {"forward", "backward", "recompute", "optimizer"};
+    return pass >= 0 && pass < QKV_FLOPS_PASSES ? names[pass] : "";
+}
+
+_Static_assert((int)QKV_FLOPS_PASSES == (int)QKV_PASSES && (int)QKV_FLOPS_OPTIMIZER == (int)QKV_PASS_OPTIMIZER,
+               "passes are counted in this order");
+
+/* ---- in words ---- */
+
+static const char *name_of(const char *option, int value, char text[32]) {
+    for (size_t i = 0; i < qkv_flops_table.count; i++) {
+        const qkv_option *o = &qkv_flops_table.options[i];
+        if (strcmp(o->name, option) != 0) continue;
+        const char *p = o->choices;
+        for (; value > 0 && p; value--) p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL;
+        snprintf(text, 32, "%.*s", p ? (int)strcspn(p, "|") : 0, p ? p : "");
+    }
+    return text;
+}
+
+static void span_words(qkv_span s, char text[48]) {
+    text[0] = 0;
+    if (s.left < 0 && s.right == 0)
+        snprintf(text, 48, ", causal");
+    else if (s.left >= 0 || s.right >= 0)
+        snprintf(text, 48, ", window %" PRId64 ",%" PRId64, s.left, s.right);
+}
+
+static void heads_words(int64_t heads, int64_t kv_heads, char text[64]) {
+    int n = snprintf(text, 64, "%" PRId64 " %s", heads, heads == 1 ? "head" : "heads");
+    if (kv_heads != heads) snprintf(text + n, 64 - (size_t)n, " (%" PRId64 " of keys and values)", kv_heads);
+}
+
+/* " of bilstm (256 units a direction)"; nothing of a transformer. */
+static void cell_words(const qkv_config *c, char text[96]) {
+    char cell[32];
+    text[0] = 0;
+    if (!qkv_config_recurrent(c)) return;
+    int n = snprintf(text, 96, " of %s", qkv_network_name(c->model));
+    if (c->cell != QKV_CELL_PLAIN) n += snprintf(text + n, 96 - (size_t)n, " (%s)", name_of("cell", (int)c->cell, cell));
+    if (qkv_config_directions(c) > 1) snprintf(text + n, 96 - (size_t)n, ", %" PRId64 " units a direction", c->dim / 2);
+}
+
+static void recurrent_words(const qkv_config *c, qkv_flops *f) {
+    char cell[96], pooling[32];
+    cell_words(c, cell);
+    snprintf(f->what, sizeof f->what, "%" PRId64 " %s%s, dim %" PRId64 ", pooling %s, vocabulary %" PRId64 ", %" PRId64 " %s",
+             c->layers, c->layers == 1 ? "layer" : "layers", cell, c->dim, name_of("pooling", (int)c->pooling, pooling), c->vocab,
+             c->classes, c->classes == 1 ? "class" : "classes");
+}
+
+static void network_words(const qkv_config *c, qkv_flops *f) {
+    char heads[64], span[48], position[32], pooling[32];
+    heads_words(c->heads, c->kv_heads, heads);
+    span_words(c->span, span);
+    snprintf(f->what, sizeof f->what,
+             "%" PRId64 " %s, dim %" PRId64 ", %s, ffn %" PRId64 "%s, positions %s, pooling %s, vocabulary %" PRId64 ", %" PRId64
+             " %s",
+             c->layers, c->layers == 1 ? "layer" : "layers", c->dim, heads, c->ffn, span,
+             name_of("position", (int)c->position, position), name_of("pooling", (int)c->pooling, pooling), c->vocab, c->classes,
+             c->classes == 1 ? "class" : "classes");
+}
+
+static void attention_words(const qkv_block_shape *s, qkv_flops *f) {
+    char heads[64], span[48];
+    heads_words(s->heads, s->kv_heads, heads);
+    span_words(s->span, span);
+    snprintf(f->what, sizeof f->what, "one attention layer alone, dim %" PRId64 ", %s%s, %s, %s", s->dim, heads, span,
+             s->bias ? "biases" : "no biases", s->no_output ? "without an output projection" : "with an output projection");
+}
+
+static void batch_words(qkv_flops *f) {
+    const char *one = f->sequences == 1 ? "sequence" : "sequences";
+    if (f->shortest == f->longest)
+        snprintf(f->batch, sizeof f->batch, "%" PRId64 " %s of %" PRId64 " %s", f->sequences, one, f->longest,
+                 f->longest == 1 ? "token" : "tokens");
+    else
+        snprintf(f->batch, sizeof f->batch, "%" PRId64 " %s of %" PRId64 " to %" PRId64 " tokens, %" PRId64 " in all", f->sequences,
+                 one, f->shortest, f->longest, f->tokens);
+}
+
+/* Pairs that one head of one layer sees. */
+static void find_pairs(qkv_flops *f, double columns) {
+    for (int64_t i = 0; i < f->operation_count; i++)
+        if (strcmp(f->operations[i].name, "queries x keys") == 0)
+            f->pairs = f->operations[i].pass[QKV_FLOPS_FORWARD].macs / columns;
+}
+
+/* ---- the calls ---- */
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const int64_t *lengths, int64_t sequences,
+                                qkv_flops **flops) {
+    QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, c->layers, c->heads,
+                            most(most(3 * c->dim, 2 * c->ffn), 3 * c->heads * c->head_dim)));
+    QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, c->layers));
+    QKV_TRY(qkv_flops_network(w, c, flops));
+    qkv_flops *f = *flops;
+    f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
+    (qkv_config_recurrent(c) ? recurrent_words : network_words)(c, f);
+    batch_words(f);
+    find_pairs(f, (double)(c->layers * c->heads * c->head_dim));
+    return QKV_OK;
+}
+
+static qkv_status count_attention(qkv_flops_walk *w, const qkv_flops_options *o, const int64_t *lengths, int64_t sequences,
+                                  qkv_flops **flops) {
+    const qkv_block_shape shape = qkv_flops_layer(o);
+    QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, 1, shape.heads, 3 * shape.dim));
+    QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, 1));
+    w->x.bf16 = o->dtype == QKV_COMPUTE_BF16;
+    QKV_TRY(qkv_flops_attention(w, &shape, flops));
+    qkv_flops *f = *flops;
+    f->alone = 1;
+    f->dtype = o->dtype;
+    attention_words(&shape, f);
+    batch_words(f);
+    find_pairs(f, (double)(shape.heads * shape.head_dim));
+    return QKV_OK;
+}
+
+static qkv_status count_recurrent(qkv_flops_walk *w, const qkv_config *c, const int64_t *lengths, int64_t sequences,
+                                  qkv_flops **flops) {
+    char cell[96];
+    QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, 1, 1, 4 * c->dim));
+    QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, 1));
+    QKV_TRY(qkv_flops_recurrent(w, c, flops));
+    qkv_flops *f = *flops;
+    f->alone = 1;
+    f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
+    cell_words(c, cell);
+    snprintf(f->what, sizeof f->what, "one layer alone%s, dim %" PRId64, cell, c->dim);
+    batch_words(f);
+    return QKV_OK;
+}
+
+static qkv_status count_one(qkv_flops_walk *w, const qkv_flops_options *o, const qkv_config *c, const int64_t *lengths,
+                            int64_t sequences, qkv_flops **flops) {
+    if (o->layers > 0) return count_network(w, c, lengths, sequences, flops);
+    if (qkv_config_recurrent(c)) return count_recurrent(w, c, lengths, sequences, flops);
+    return count_attention(w, o, lengths, sequences, flops);
+}
+
+static qkv_status check(qkv_ctx *ctx, const char *call, const qkv_flops_options *o, const int64_t *lengths, int64_t sequences,
+                        qkv_flops **flops) {
+    if (flops) *flops = NULL;
+    if (o && flops && (lengths || sequences <= 0)) return QKV_OK;
+    return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s: %s is NULL", call, !o ? "options" : !flops ? "flops" : "lengths");
+}
+
+static int64_t longest(const int64_t *lengths, int64_t sequences) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < sequences; i++) n = most(n, lengths[i]);
+    return n;
+}
+
+qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const int64_t *lengths, int64_t sequences,
+                           qkv_flops **flops) {
+    if (!ctx) return QKV_BAD_ARGUMENT;
+    QKV_TRY(check(ctx, "qkv_flops_count", options, lengths, sequences, flops));
+    if (options->layers == 0 && options->recompute)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute is of the layers of a network, and there is none (layers=0)");
+    qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
+    QKV_TRY(qkv_flops_check(ctx, lengths, sequences, 1, 1, 1));
+    const qkv_config config = qkv_flops_config(options, longest(lengths, sequences));
+    QKV_TRY(qkv_config_check(ctx, &config));
+    qkv_status status = count_one(&w, options, &config, lengths, sequences, flops);
+    qkv_flops_end(&w);
+    return status;
+}
+
+qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
+                                 int64_t sequences, qkv_flops **flops) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    qkv_ctx *ctx = model->ctx;
+    QKV_TRY(check(ctx, "qkv_flops_count_model", options, lengths, sequences, flops));
+    qkv_config config = model->config;
+    config.bf16 = options->dtype == QKV_COMPUTE_BF16;
+    qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
+    qkv_status status = count_network(&w, &config, lengths, sequences, flops);
+    qkv_flops_end(&w);
+    return status;
+}

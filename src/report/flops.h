@@ -1,0 +1,42 @@
+/* Costs by layer and by operation, from a plan with a ledger. */
+#ifndef QKV_REPORT_FLOPS_H
+#define QKV_REPORT_FLOPS_H
+
+#include "layers/layers.h"
+#include "models/config.h"
+#include "qkv/flops.h"
+
+extern const qkv_option_table qkv_flops_table;
+
+/* What is planned. The batch's offsets must live until the walk is over. */
+typedef struct qkv_flops_walk {
+    qkv_ctx *ctx;
+    bool train, recompute;
+    qkv_batch batch;
+    qkv_exec x;
+    qkv_ledger ledger;
+    double weights, packed; /* reals */
+    double rows;            /* reals in front of and behind a layer alone */
+} qkv_flops_walk;
+
+/* Refuses what is too much to walk or to count: `width` is that of the widest rows between two layers. */
+qkv_status qkv_flops_check(qkv_ctx *ctx, const int64_t *lengths, int64_t sequences, int64_t layers, int64_t heads,
+                           int64_t width) QKV_MUST_USE;
+
+/* The configuration and, where there are no layers, the attention layer that the options describe. */
+qkv_config qkv_flops_config(const qkv_flops_options *o, int64_t longest);
+qkv_block_shape qkv_flops_layer(const qkv_flops_options *o);
+
+/* Offsets of the lengths, and a zeroed ledger for `layers` blocks; to be freed also after a failure. */
+qkv_status qkv_flops_begin(qkv_flops_walk *w, qkv_ctx *ctx, const int64_t *lengths, int64_t sequences, int64_t layers) QKV_MUST_USE;
+void qkv_flops_end(qkv_flops_walk *w);
+
+/* A whole network, or a layer alone of its encoder, forward and, where w->train, backward and update; then *out from the ledger. */
+qkv_status qkv_flops_network(qkv_flops_walk *w, const qkv_config *config, qkv_flops **out) QKV_MUST_USE;
+qkv_status qkv_flops_attention(qkv_flops_walk *w, const qkv_block_shape *shape, qkv_flops **out) QKV_MUST_USE;
+qkv_status qkv_flops_recurrent(qkv_flops_walk *w, const qkv_config *config, qkv_flops **out) QKV_MUST_USE;
+
+/* The sums of a walk that is done. */
+qkv_status qkv_flops_sums(const qkv_flops_walk *w, qkv_flops **out) QKV_MUST_USE;
+
+#endif

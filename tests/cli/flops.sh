@@ -1,0 +1,162 @@
+# qkv flops: exact figures, sums, lengths of all sorts, refusals. What a machine reaches fails nothing here.
+. "$(dirname "$0")/lib.sh"
+layer="--dim 512 --seq 1024 --batch 32 --no-time"
+
+# The same layer in two ways that articles count it, and what makes the difference.
+# shellcheck disable=SC2086
+run 0 flops --heads 8 $layer
+empty err
+has out '^one attention layer alone, dim 512, 8 heads, no biases, with an output projection$'
+has out '^32 sequences of 1024 tokens; forward, f32$'
+has out '^total +1,048,576 +68\.7 G +68\.7 G +138 G '
+has out '^queries x keys +- +17\.2 G +17\.2 G +34\.4 G '
+has out 'with it 68\.7 G multiply-adds and 1,048,576 parameters,$'
+has out '^without it 60\.1 G and 786,432\. The number of heads changes neither\.$'
+hasnt out '^time '
+# shellcheck disable=SC2086
+run 0 flops --heads 1 $layer --no-output-projection
+has out '^total +786,432 +60\.1 G +60\.1 G '
+# shellcheck disable=SC2086
+run 0 flops --heads 8 $layer --json
+is parameters "$(json out parameters.total)" 1048576
+is multiply-adds "$(json out macs.total)" 68719476736
+is "of the variant" "$(json out variants.without_output_projection.macs)" 60129542144
+is "its weights" "$(json out variants.without_output_projection.parameters)" 786432
+is "of one head" "$(json out variants.one_head.macs)" 68719476736
+is time "$(json out time)" null
+at_least "FLOP" "$(json out flops.total)" 137438953472
+for part in parameters macs flops executed_macs bytes; do
+    for by in layers operations; do
+        total=$(json out $part.total)
+        parts=$("$QKV_JSON" out $part.$by | tr -dc '0-9.:,eE+' | tr ',' '\n' | sed 's/.*://' | awk '{ s += $1 } END { printf "%.0f", s }')
+        is "sum of $part by $by" "$parts" "$total"
+    done
+done
+# A window, causal, grouped keys.
+run 0 flops --seq 1024 --causal --kv-heads 1 --no-time
+has out '^one attention layer alone, dim 512, 8 heads \(1 of keys and values\), causal,'
+has out '^pairs of tokens that see each other: 525 k of 1\.05 M \(50\.0 %\)$'
+hasnt out 'heads changes neither'
+run 0 flops --seq 1000 --window 2,0 --no-time --json
+is pairs "$(json out pairs)" 2997
+at_least executed "$(json out executed_macs.total)" "$(json out macs.total)"
+
+# Biases only where they are asked for; of a network unless they are not.
+run 0 flops --bias --no-time --json
+is "with biases" "$(json out parameters.total)" $((1048576 + 4 * 512))
+run 0 flops --layers 1 --dim 8 --heads 2 --vocab 10 --position none --no-time --json
+with=$(json out parameters.total)
+run 0 flops --layers 1 --dim 8 --heads 2 --vocab 10 --position none --no-bias --no-time --json
+is "biases" $((with - $(json out parameters.total))) $((3 * 8 + 8 + 32 + 8 + 3 * 8))
+
+# A whole network, by layer, trained, recomputed.
+run 0 flops --layers 2 --dim 64 --heads 4 --seq 33-95 --batch 3 --train --recompute --by layer --no-time
+has out '^3 sequences of 33 to 95 tokens, 192 in all; forward, backward, update, blocks recomputed, f32$'
+for part in embedding encoder.0 encoder.1 norm pooling head loss optimizer total forward backward recompute optimizer; do has out "^$part +"; done
+run 0 flops --layers 2 --dim 64 --heads 4 --seq 33-95 --batch 3 --train --json --no-time
+is recompute "$(json out macs.passes.recompute)" 0
+at_least backward "$(json out macs.passes.backward)" "$(json out macs.passes.forward)"
+run 0 flops --model bigru --dim 64 --seq 5 --no-time
+has out '^one layer alone of bigru, 32 units a direction, dim 64$'
+has out '^recurrence +'
+hasnt out 'output projection'
+
+# Lengths from a file, 0 and 1 among them; a batch of nothing.
+printf '0 1\n33\t95,2\n\n' > lengths
+run 0 flops --lengths lengths --no-time --json
+is sequences "$(json out sequences)" 5
+is tokens "$(json out tokens)" 131
+is pairs "$(json out pairs)" $((1 + 33 * 33 + 95 * 95 + 4))
+run 0 flops --lengths - --no-time < lengths
+has out '^5 sequences of 0 to 95 tokens, 131 in all'
+run 0 flops --seq 0 --batch 3 --no-time
+has out '^3 sequences of 0 tokens'
+run 0 flops --batch 0 --layers 1 --train --no-time --json
+is "of nothing" "$(json out macs.total)" 0
+printf '5\n7 x\n' > wrong
+run 1 flops --lengths wrong --no-time
+has err "^qkv: wrong:2: 'x' is no number of tokens, from 0 to 16777216\$"
+printf '99999999999999999999\n' > wrong
+run 1 flops --lengths wrong
+run 1 flops --lengths nowhere
+has err 'nowhere: No such file'
+
+# A model: its own limit, a length, a file of texts; and the numbers of info.
+run 0 flops "$model" --no-time
+has out '^1 layer, dim 64, 2 heads, ffn 256, positions learned, pooling attention,'
+has out '^1 sequence of 24 tokens; forward, f32$'
+run 0 flops "$model" --no-time --json
+flops=$(json out flops.total)
+parameters=$(json out parameters.total)
+run 0 info "$model" --json
+is "parameters in info" "$(json out parameter_count)" "$parameters"
+awk -v a="$flops" -v b="$(json out flops_per_token.24)" 'BEGIN { exit !((a / 24 - b) ^ 2 < 1e-12 * b * b) }' || fail "info and flops differ: $flops"
+run 0 flops "$model" --seq 3 --batch 7 --train --dtype bf16 --no-time
+has out '^7 sequences of 3 tokens; forward, backward, update, bf16$'
+run 0 flops "$model" --data "$QKV_MODELS/texts.txt" --no-time --json
+is texts "$(json out sequences)" "$(lines "$QKV_MODELS/texts.txt")"
+run 2 flops "$model" --seq 25
+has err 'sequence 0 has 25 tokens; this network takes 0 to 24'
+run 2 flops "$model" --dim 64
+has err '^qkv flops: --dim is of a network that is described, and MODEL is one$'
+run 2 flops "$model" --bias
+run 2 flops "$model" --measure
+run 1 flops "$QKV_MODELS/train.tsv"
+
+# Wrong use.
+run 2 flops
+run 2 flops --heads 6
+has err 'heads=6 does not divide dim=512 \(try 4 or 8\)'
+run 2 flops --seq x
+run 2 flops --seq 5-3
+has err '--seq=5-3: expected N or A-B, from 0 to 16777216'
+run 2 flops --seq -5
+run 2 flops --by head
+has err '--by=head: expected op or layer'
+run 2 flops --ffn 100
+has err '--ffn has no effect without --layers'
+run 2 flops --layers 1 --no-output-projection
+has err '--output-projection has no effect with --layers 1'
+run 2 flops --model lstm --causal
+run 2 flops --layers 1 --recompute
+has err '--recompute has no effect without --train'
+run 2 flops --data x
+has err '--data has no effect without MODEL'
+run 2 flops --lengths lengths --batch 3
+run 2 flops --layers 1 --bias
+run 2 flops one two
+run 2 flops --measur
+has err 'did you mean --measure'
+
+# Huge numbers are answered, or refused in one sentence.
+run 2 flops --seq 1000000000000
+run 2 flops --batch 1000000000000
+run 2 flops --seq 99999999999999999999
+run 2 flops --seq 16777216 --layers 4096
+has err 'too much to walk: 16777216 tokens and 8 heads of sequences, times layers=4096; that may come to 536870912$'
+run 0 flops --seq 16777216 --causal --no-time
+has out '^total +1,048,576 +144 P '
+run 0 flops --seq 16777216 --layers 1 --dim 65536 --heads 4096 --ffn 1048576 --activation swiglu --train --no-time
+has out '^total '
+
+# The decimal point is a point everywhere.
+# shellcheck disable=SC2086
+locale=de_DE.UTF-8 run 0 flops $layer
+has out '^total +1,048,576 +68\.7 G '
+locale=de_DE.UTF-8 run 0 flops --no-time --json
+hasnt out '[0-9],[0-9]'
+
+# The time: a floor, with what it was measured by.
+run 0 flops --dim 32 --heads 2 --seq 16 --threads 1
+has out '^time +at least [0-9.e-]+ [mu]?s: the useful multiply-adds at the FMA peak measured now, [0-9.]+ [kMGT]?FLOP/s \(1 thread\)$'
+run 0 flops --dim 32 --heads 2 --seq 16 --threads 1 --measure --json
+is threads "$(json out time.threads)" 1
+is case "$(json out time.case)" layer.forward
+at_least floor "$(json out time.floor_s)" 1e-12
+at_least expected "$(json out time.expected_s)" 1e-12
+at_least share "$(json out time.share)" 1e-9
+run 0 flops --dim 32 --heads 2 --kv-heads 1 --seq 16 --causal --threads 1 --train --measure --json
+is case "$(json out time.case)" layer.both
+run 0 flops --layers 1 --dim 32 --heads 2 --seq 16 --threads 1 --measure
+has out 'that predict\.encoder of this size reached just now$'
+finish

@@ -1,0 +1,38 @@
+# Recurrent models: every kind trains, is saved, described, tested and predicts; what has no effect or cannot be is refused.
+. "$(dirname "$0")/lib.sh"
+train=$QKV_MODELS/train.tsv
+
+for model in rnn lstm gru birnn bilstm bigru; do
+    run 0 train classify "$train" -o "$model" --model $model --dim 32 --steps 6 --layers 2 --ngrams 0 --threads 2
+    has err "$model, 2 layers, dim 32, pooling attention"
+    run 0 info "$model"
+    has out "^  model  *$model\$"
+    hasnt out '^  (ffn|position|norm|kv_heads) '
+    has out '^encoder\.1\.forth\.weight '
+    run 0 predict "$model" "$train"
+    run 2 attend "$model" "a text"
+    has err "no attention weights to show: its encoder is of kind $model"
+done
+
+run 0 train classify "$train" -o cell --model lstm --cell peepholes --dim 16 --steps 2
+run 0 info cell
+has out '^  cell  *peepholes$'
+run 0 train classify "$train" -o pre --model bigru --cell reset-before --dim 16 --steps 2 --pretrain 0.1 --pooling max
+
+# One line each: what is wrong | what is said.
+while IFS='|' read -r given said; do
+    # shellcheck disable=SC2086
+    run "${said%% *}" train classify "$train" -o m --steps 2 $given
+    has err "${said#* }"
+done << 'END'
+--model lstm --position none|2 --position has no effect with --model lstm
+--model gru --ffn 100|2 --ffn has no effect with --model gru
+--model bilstm --window 4,4|2 --window has no effect with --model bilstm
+--model rnn --attention-dropout 0.1|2 --attention-dropout has no effect with --model rnn
+--cell relu|2 --cell has no effect without --model rnn
+--model gru --cell peepholes|2 cell=peepholes is of model=lstm or bilstm, not of gru
+--model lstm --pooling first|2 pooling=first: the first row of a text has seen nothing of it with model=lstm
+--model lstm --pretrain 1|2 in a lstm a hidden token is told from what stands to its left alone; try model=bilstm
+--model tree|2 model=tree
+END
+finish

@@ -1,0 +1,386 @@
+/* Costs before anything is run: the figures themselves, sums, refusals; and that training, bench and the description of a model
+ * print the same. */
+#include "model_support.h"
+
+#include <qkv.h>
+
+typedef struct fixture {
+    test_memory memory;
+    qkv_ctx *ctx;
+} fixture;
+
+static void start(fixture *f) {
+    *f = (fixture){0};
+    qkv_ctx_options o = {
+        .struct_size = sizeof o, .threads = 2, .allocate = test_allocate, .release = test_release, .allocator_user = &f->memory};
+    char message[256];
+    assert_int_equal(qkv_ctx_create(&o, &f->ctx, message, sizeof message), QKV_OK);
+}
+
+static void finish(fixture *f) {
+    qkv_ctx_free(f->ctx);
+    assert_int_equal(f->memory.blocks, 0);
+}
+
+static qkv_flops_options defaults(void) {
+    qkv_flops_options o;
+    qkv_options_default(qkv_flops_options_table(), &o);
+    return o;
+}
+
+static qkv_flops *count(fixture *f, const qkv_flops_options *o, const int64_t *lengths, int64_t sequences) {
+    qkv_flops *flops = NULL;
+    if (qkv_flops_count(f->ctx, o, lengths, sequences, &flops) != QKV_OK) fail_msg("%s", qkv_message(f->ctx));
+    return flops;
+}
+
+/* `n` sequences of one length. */
+static qkv_flops *count_even(fixture *f, const qkv_flops_options *o, int64_t n, int64_t length) {
+    int64_t lengths[64];
+    assert_true(n <= 64);
+    for (int64_t i = 0; i < n; i++) lengths[i] = length;
+    return count(f, o, lengths, n);
+}
+
+static void same_sum(const qkv_flops_sum *a, const qkv_flops_sum *b) {
+    assert_true(a->macs == b->macs && a->flops == b->flops && a->executed == b->executed && a->bytes == b->bytes);
+}
+
+static void add(qkv_flops_sum *to, const qkv_flops_sum *s) {
+    to->macs += s->macs;
+    to->flops += s->flops;
+    to->executed += s->executed;
+    to->bytes += s->bytes;
+}
+
+/* By layer, by operation, by pass: all of it, and nothing twice. */
+static void adds_up(const qkv_flops *f) {
+    const qkv_flops_part *const lists[] = {f->layers, f->operations};
+    const int64_t counts[] = {f->layer_count, f->operation_count};
+    for (int l = 0; l < 2; l++) {
+        qkv_flops_part sum = {0};
+        for (int64_t i = 0; i < counts[l]; i++) {
+            const qkv_flops_part *p = &lists[l][i];
+            assert_true(p->name[0] && p->total.executed >= p->total.macs && p->total.flops >= 2 * p->total.macs);
+            sum.parameters += p->parameters;
+            add(&sum.total, &p->total);
+            for (int k = 0; k < QKV_FLOPS_PASSES; k++) add(&sum.pass[k], &p->pass[k]);
+            for (int64_t j = 0; j < i; j++) assert_string_not_equal(p->name, lists[l][j].name);
+        }
+        assert_int_equal(sum.parameters, f->total.parameters);
+        same_sum(&sum.total, &f->total.total);
+        for (int k = 0; k < QKV_FLOPS_PASSES; k++) same_sum(&sum.pass[k], &f->total.pass[k]);
+    }
+    qkv_flops_sum passes = {0};
+    for (int k = 0; k < QKV_FLOPS_PASSES; k++) add(&passes, &f->total.pass[k]);
+    same_sum(&passes, &f->total.total);
+    assert_true(f->peak_bytes == f->weight_bytes + f->state_bytes + f->activation_bytes + f->row_bytes);
+}
+
+static const qkv_flops_part *operation(const qkv_flops *f, const char *name) {
+    for (int64_t i = 0; i < f->operation_count; i++)
+        if (!strcmp(f->operations[i].name, name)) return &f->operations[i];
+    fail_msg("no operation '%s'", name);
+    return NULL;
+}
+
+/* d 512, 1024 tokens, 32 sequences: 3nd^2 + 2n^2 d without the output projection, 4nd^2 + 2n^2 d with it, whatever the heads. */
+static void one_layer(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    for (int heads = 1; heads <= 8; heads *= 8)
+        for (int output = 0; output < 2; output++) {
+            qkv_flops_options o = defaults();
+            o.heads = heads;
+            o.output_projection = output;
+            qkv_flops *c = count_even(&f, &o, 32, 1024);
+            const double n = 1024, d = 512;
+            assert_true(c->total.total.macs == 32 * ((output ? 4 : 3) * n * d * d + 2 * n * n * d));
+            assert_int_equal(c->total.parameters, output ? 1048576 : 786432);
+            assert_true(operation(c, "queries x keys")->total.macs == 32 * n * n * d &&
+                        operation(c, "weights x values")->total.macs == 32 * n * n * d);
+            assert_true(operation(c, "softmax")->total.flops == 32 * (heads * 3 * n * n + 2 * n * d));
+            assert_true(c->alone && c->pairs == 32 * n * n && c->all_pairs == c->pairs && c->tokens == 32 * 1024);
+            assert_true(c->row_bytes == 2 * 32 * n * d * 4 && c->state_bytes == 0);
+            adds_up(c);
+            qkv_release(f.ctx, c);
+        }
+    /* grouped keys, biases, a window, and the way back: twice the products of the projections, 5/2 of attention's */
+    qkv_flops_options o = defaults();
+    o.kv_heads = 2;
+    o.biases = QKV_FLOPS_BIASES_YES;
+    o.window = (qkv_span){3, 0};
+    o.train = 1;
+    const int64_t lengths[] = {0, 1, 2, 100};
+    qkv_flops *c = count(&f, &o, lengths, 4);
+    const double pairs = 1 + 3 + (100 * 4 - 6), rows = 103;
+    assert_int_equal(c->total.parameters, 512 * (512 + 2 * 128) + 512 + 2 * 128 + 512 * 512 + 512);
+    assert_true(c->pairs == pairs && c->all_pairs == 1 + 4 + 10000);
+    assert_true(operation(c, "queries x keys")->pass[QKV_FLOPS_FORWARD].macs == pairs * 512);
+    assert_true(operation(c, "queries x keys")->pass[QKV_FLOPS_BACKWARD].macs == 3 * pairs * 512);
+    assert_true(operation(c, "weights x values")->pass[QKV_FLOPS_BACKWARD].macs == 2 * pairs * 512);
+    assert_true(operation(c, "projections")->total.macs == 3 * rows * 512 * (512 + 256 + 512));
+    assert_true(operation(c, "optimizer")->pass[QKV_FLOPS_OPTIMIZER].flops >= 17 * (double)c->total.parameters);
+    assert_true(c->state_bytes == 3 * c->weight_bytes && c->row_bytes == 4 * rows * 512 * 4);
+    adds_up(c);
+    qkv_release(f.ctx, c);
+    finish(&f);
+}
+
+/* Every choice, on lengths that have everything in them; and batches that have nothing. */
+static void networks(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    for (int i = 0; i < 28; i++) {
+        qkv_flops_options o = defaults();
+        o.model = i % 4 == 3 ? QKV_NETWORK_RNN + i % 6 : QKV_NETWORK_TRANSFORMER;
+        o.layers = i % 5 == 4 ? 0 : 1 + i % 3;
+        o.dim = 48;
+        o.heads = 4;
+        o.activation = i % 6;
+        o.norm = i % 2;
+        o.post_norm = i / 2 % 2;
+        o.pooling = i % 4;
+        o.position = i % 3;
+        o.causal = i % 3 == 1;
+        o.vocab = 100;
+        o.dtype = i / 7 % 2;
+        o.train = i % 2;
+        o.recompute = o.layers > 0 && i % 6 == 1;
+        o.dropout = o.attention_dropout = o.embedding_dropout = i % 4 == 1 ? 0.1 : 0;
+        const int64_t lengths[] = {0, 1, 33, 95, 95, 2};
+        qkv_flops *c = count(&f, &o, lengths, 6), *none = count(&f, &o, NULL, 0), *empty = count(&f, &o, lengths, 1);
+        adds_up(c);
+        adds_up(none);
+        adds_up(empty);
+        assert_true(c->total.total.macs > 0 && c->shortest == 0 && c->longest == 95 && c->tokens == 226 && c->sequences == 6);
+        assert_true(none->total.total.macs == 0 && empty->pairs == 0 && none->total.parameters > 0);
+        assert_true(c->total.pass[QKV_FLOPS_RECOMPUTE].macs == 0 || o.recompute);
+        assert_true(!o.recompute || c->total.pass[QKV_FLOPS_RECOMPUTE].macs > 0);
+        for (int64_t k = 0; k < c->operation_count; k++) {
+            assert_string_not_equal(c->operations[k].name, "linear maps");
+            assert_string_not_equal(c->operations[k].name, "other");
+        }
+        for (int64_t k = 0; k < c->layer_count; k++) assert_string_not_equal(c->layers[k].name, "other");
+        qkv_release(f.ctx, c);
+        qkv_release(f.ctx, none);
+        qkv_release(f.ctx, empty);
+    }
+    finish(&f);
+}
+
+/* An LSTM layer: 4 gates of d x d for what comes in and for the state; a first step has no state to multiply. */
+static void recurrence(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    qkv_flops_options o = defaults();
+    o.model = QKV_NETWORK_LSTM;
+    const double n = 64, d = 512;
+    qkv_flops *c = count_even(&f, &o, 4, 64);
+    assert_true(operation(c, "projections")->total.macs == 4 * n * 4 * d * d &&
+                operation(c, "recurrence")->total.macs == 4 * (n - 1) * 4 * d * d);
+    assert_int_equal(c->total.parameters, 2 * 4 * 512 * 512 + 4 * 512);
+    adds_up(c);
+    qkv_release(f.ctx, c);
+    finish(&f);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    qkv_flops_options o = defaults();
+    qkv_flops *c = (qkv_flops *)&o;
+    int64_t one[] = {5}, less[] = {-1}, much[] = {(1 << 24) + 1}, most[] = {1 << 24};
+    assert_int_equal(qkv_flops_count(NULL, &o, one, 1, &c), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_count(f.ctx, NULL, one, 1, &c), QKV_BAD_ARGUMENT);
+    assert_null(c);
+    assert_int_equal(qkv_flops_count(f.ctx, &o, NULL, 1, &c), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, -1, &c), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_count(f.ctx, &o, less, 1, &c), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_count(f.ctx, &o, much, 1, &c), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(qkv_message(f.ctx), "16777217 tokens"));
+    assert_int_equal(qkv_flops_count_model(NULL, &o, one, 1, &c), QKV_BAD_ARGUMENT);
+    o.heads = 6;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    assert_non_null(strstr(qkv_message(f.ctx), "heads=6 does not divide dim=512"));
+    o = defaults();
+    o.recompute = o.train = 1;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    /* the longest sequence there is: no product overflows */
+    o = defaults();
+    qkv_flops *big = count(&f, &o, most, 1);
+    assert_true(big->total.total.macs == 0x1p24 * 4 * 512 * 512 + 2 * 0x1p48 * 512);
+    adds_up(big);
+    qkv_release(f.ctx, big);
+    o.layers = 100;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, most, 1, &c), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(qkv_message(f.ctx), "too much to walk"));
+    assert_null(c);
+    assert_string_equal(qkv_flops_pass_name(QKV_FLOPS_RECOMPUTE), "recompute");
+    assert_string_equal(qkv_flops_pass_name(QKV_FLOPS_PASSES), "");
+    finish(&f);
+}
+
+static void memory_that_runs_out(void **state) {
+    (void)state;
+    const int64_t lengths[] = {3, 9};
+    for (int layers = 0; layers < 2; layers++)
+        for (int64_t k = 1;; k++) {
+            fixture f;
+            start(&f);
+            qkv_flops_options o = defaults();
+            o.layers = layers;
+            o.train = 1;
+            f.memory.fail_at = f.memory.calls + k;
+            qkv_flops *c;
+            const qkv_status status = qkv_flops_count(f.ctx, &o, lengths, 2, &c);
+            const bool reached = f.memory.calls >= f.memory.fail_at;
+            assert_int_equal(status, reached ? QKV_NO_MEMORY : QKV_OK);
+            assert_int_equal(c != NULL, !reached);
+            qkv_release(f.ctx, c);
+            finish(&f);
+            if (!reached) break;
+        }
+}
+
+/* ---- the same numbers everywhere ---- */
+
+/* `qkv bench` counts the products of a case. */
+static void as_bench_counts(void **state) {
+    (void)state;
+    static const char *const cases[] = {"layer.forward", "layer.both", "predict.encoder", "train.step"};
+    fixture f;
+    start(&f);
+    for (int i = 0; i < 4; i++) {
+        qkv_bench_options b;
+        qkv_bench_case *list;
+        int64_t found;
+        qkv_bench_init(&b);
+        b.what = cases[i];
+        b.n = 40;
+        b.dim = 64;
+        b.heads = 4;
+        b.batch = 3;
+        if (i >= 2) b.layers = 2;
+        if (i >= 2) b.ffn = 96;
+        assert_int_equal(qkv_bench_list(f.ctx, &b, &list, &found), QKV_OK);
+        assert_true(found >= 1);
+        assert_int_equal(qkv_bench_plan(f.ctx, &b, &list[0]), QKV_OK);
+        qkv_flops_options o = defaults();
+        o.dim = 64;
+        o.heads = 4;
+        o.layers = i >= 2 ? 2 : 0;
+        o.ffn = 96;
+        o.classes = 8;
+        o.train = i % 2;
+        o.window = list[0].window;
+        qkv_flops *c = count_even(&f, &o, 3, 40);
+        if (list[0].flops != 2 * c->total.total.macs)
+            fail_msg("%s: bench counts %.0f, flops 2 * %.0f", cases[i], list[0].flops, c->total.total.macs);
+        qkv_release(f.ctx, c);
+        qkv_release(f.ctx, list);
+    }
+    finish(&f);
+}
+
+static void keep_plan(void *user, const qkv_train_event *event) {
+    if (event->kind == QKV_TRAIN_PLAN) *(qkv_train_plan *)user = event->u.plan;
+    if (event->kind == QKV_TRAIN_STEP && event->u.step.flops != ((qkv_train_plan *)user)->flops_per_step)
+        fail_msg("a step of %.0f operations, %.0f planned", event->u.step.flops, ((qkv_train_plan *)user)->flops_per_step);
+}
+
+/* A training whose epoch is one batch: its planned operations, those of its steps, and those counted of the model it makes. */
+static void as_training_counts(void **state) {
+    (void)state;
+    static const char rows[] = "a\tone two\nb\tthree four five six\na\tseven\nb\teight nine\n";
+    static const char *const texts[] = {"one two", "three four five six", "seven", "eight nine"};
+    for (int i = 0; i < 4; i++) {
+        fixture f;
+        start(&f);
+        char path[512];
+        test_write_file(test_path("flops_train.tsv", path), rows, sizeof rows - 1);
+        qkv_classify_options o;
+        qkv_options_default(qkv_classify_options_table(), &o);
+        o.model = i == 3 ? QKV_NETWORK_BILSTM : QKV_NETWORK_TRANSFORMER;
+        o.layers = 1 + i % 2;
+        o.dim = 16;
+        o.heads = 2;
+        o.ngrams = 0;
+        o.tokenizer = QKV_TOKENIZER_BYTE;
+        o.steps = 2;
+        o.max_length = 12;
+        o.recompute = i / 2;
+        o.causal = i == 1;
+        qkv_train_plan plan = {0};
+        const qkv_train_callbacks callbacks = {keep_plan, &plan};
+        qkv_model *model = NULL;
+        if (qkv_classify_train(f.ctx, &o, path, path, NULL, &callbacks, &model) != QKV_OK) fail_msg("%s", qkv_message(f.ctx));
+        int64_t lengths[4], all;
+        for (int t = 0; t < 4; t++) {
+            qkv_token *tokens;
+            assert_int_equal(qkv_model_tokens(model, texts[t], (int64_t)strlen(texts[t]), &tokens, &lengths[t], &all), QKV_OK);
+            qkv_release(f.ctx, tokens);
+        }
+        qkv_flops_options count_options = defaults();
+        count_options.train = 1;
+        count_options.recompute = i / 2;
+        qkv_flops *c;
+        assert_int_equal(qkv_flops_count_model(model, &count_options, lengths, 4, &c), QKV_OK);
+        if (c->total.total.flops != plan.flops_per_step)
+            fail_msg("flops counts %.0f, train %.0f a step", c->total.total.flops, plan.flops_per_step);
+        assert_int_equal(c->total.parameters, plan.parameters);
+        adds_up(c);
+        qkv_release(f.ctx, c);
+        qkv_model_free(model);
+        finish(&f);
+    }
+}
+
+/* And `qkv info` prints them of a token. */
+static void as_a_model_is_described(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    const qkv_config config = test_config();
+    qkv_model *model;
+    char *text;
+    assert_int_equal(test_model_try(f.ctx, &config, &model), QKV_OK);
+    assert_int_equal(qkv_model_describe(model, &text), QKV_OK);
+    json_t *json = json_loads(text, 0, NULL);
+    assert_non_null(json);
+    const int64_t lengths[] = {32, 40};
+    static const char *const keys[] = {"32", "40"};
+    qkv_flops_options o = defaults();
+    for (int i = 0; i < 2; i++) {
+        qkv_flops *c;
+        assert_int_equal(qkv_flops_count_model(model, &o, lengths + i, 1, &c), QKV_OK);
+        const double said = json_number_value(json_object_get(json_object_get(json, "flops_per_token"), keys[i]));
+        assert_true(said > 0 && said == c->total.total.flops / (double)lengths[i]);
+        assert_int_equal(c->total.parameters, json_integer_value(json_object_get(json, "parameter_count")));
+        qkv_release(f.ctx, c);
+    }
+    const int64_t longer = 41;
+    qkv_flops *c;
+    assert_int_equal(qkv_flops_count_model(model, &o, &longer, 1, &c), QKV_BAD_ARGUMENT);
+    json_decref(json);
+    qkv_release(f.ctx, text);
+    qkv_model_free(model);
+    finish(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_layer),
+                                       cmocka_unit_test(networks),
+                                       cmocka_unit_test(recurrence),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(memory_that_runs_out),
+                                       cmocka_unit_test(as_bench_counts),
+                                       cmocka_unit_test(as_training_counts),
+                                       cmocka_unit_test(as_a_model_is_described)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
