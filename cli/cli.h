@@ -63,7 +63,7 @@ struct cli_verb {
     int (*run)(const cli_verb *verb, int argc, char **argv);
 };
 
-extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_embed, cli_info, cli_attend, cli_bench, cli_flops, cli_help;
+extern const cli_verb cli_train_classify, cli_test, cli_predict, cli_embed, cli_info, cli_attend, cli_bench, cli_flops, cli_compare, cli_help;
 extern const cli_verb *const cli_verbs[]; /* ends with NULL */
 
 typedef struct cli_setting {

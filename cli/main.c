@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 const cli_verb *const cli_verbs[] = {&cli_train_classify, &cli_test, &cli_predict, &cli_embed, &cli_info, &cli_attend, &cli_bench,
-                                     &cli_flops, &cli_help, NULL};
+                                     &cli_flops, &cli_compare, &cli_help, NULL};
 
 /* A closed standard stream would give its number to the next file that is opened. Standard input becomes one that cannot be
  * read and standard output one that cannot be written, so that no data and results that nobody gets are errors. */

@@ -12,6 +12,7 @@
 #include "qkv/classify.h"
 #include "qkv/machine.h"
 #include "qkv/bench.h"
+#include "qkv/compare.h"
 #include "qkv/flops.h"
 
 #endif

@@ -17,7 +17,8 @@ below() {
     report) echo base ops layers models text formats data ;;
     tasks) echo base ops layers models train text formats data report ;;
     bench) echo base ops layers models train tasks text formats data report kernels ;;
-    api) echo base ops layers models train tasks bench text formats data report kernels ;;
+    compare) echo base ops layers models train tasks bench text formats data report ;;
+    api) echo base ops layers models train tasks bench compare text formats data report kernels ;;
     *) echo "?" ;;
     esac
 }
@@ -77,7 +78,7 @@ find cli examples -name '*.[ch]' | sort | while IFS= read -r file; do
     grep -nE '^[ \t]*#[ \t]*include' "$file" | while IFS= read -r line; do
         case $line in
         *'"base/'* | *'"kernels/'* | *'"ops/'* | *'"layers/'* | *'"models/'* | *'"train/'* | *'"tasks/'* | *'"text/'* | *'"data/'* | \
-            *'"formats/'* | *'"api/'* | *'"bench/'* | *'"report/'* | *'../'*)
+            *'"formats/'* | *'"api/'* | *'"bench/'* | *'"compare/'* | *'"report/'* | *'../'*)
             echo "$file:$line    <- public headers only"
             ;;
         esac

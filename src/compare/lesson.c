@@ -1,0 +1,88 @@
+#include "compare/lesson.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "data/table.h"
+#include "tasks/classify_data.h"
+
+enum { VOCABULARY = 8000 };
+
+void qkv_ragged_between(qkv_ragged *r, int64_t shortest, int64_t longest) {
+    int64_t rows = 0, to = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        const int64_t from = r->offset[i], n = r->offset[i + 1] - from;
+        if (n < shortest || n > longest) continue;
+        memmove(r->ids + to, r->ids + from, (size_t)n * sizeof *r->ids);
+        r->target[rows] = r->target[i];
+        r->offset[rows++] = to; /* never beyond what is still to be read */
+        to += n;
+    }
+    r->offset[rows] = to;
+    r->count = rows;
+}
+
+void qkv_lesson_free(qkv_ctx *ctx, qkv_lesson *l) {
+    qkv_ragged_free(ctx, &l->train);
+    qkv_ragged_free(ctx, &l->test);
+}
+
+static qkv_status tokenizer_of(qkv_ctx *ctx, const qkv_table *t, qkv_tokenizer **tokenizer) {
+    const qkv_tokenizer_options options = {QKV_TOKENIZER_BPE, VOCABULARY, 1, QKV_NORMALIZE_NONE};
+    const char **texts = NULL;
+    int64_t *lengths = NULL;
+    qkv_status status = qkv_alloc(ctx, t->count, sizeof *texts, &texts);
+    if (status == QKV_OK) status = qkv_alloc(ctx, t->count, sizeof *lengths, &lengths);
+    for (int64_t i = 0; status == QKV_OK && i < t->count; i++) texts[i] = t->rows[i].text, lengths[i] = t->rows[i].text_size;
+    if (status == QKV_OK) status = qkv_tokenizer_train(ctx, &options, t->count, texts, lengths, tokenizer);
+    qkv_free(ctx, lengths);
+    qkv_free(ctx, texts);
+    return status;
+}
+
+static qkv_status encode(qkv_ctx *ctx, const qkv_lesson *l, const qkv_tokenizer *tokenizer, const qkv_labels *labels,
+                         const qkv_table *t, qkv_ragged *rows) {
+    const qkv_config config = {.pooling = QKV_POOL_ATTENTION, .max_length = l->max_length};
+    qkv_encoded encoded;
+    QKV_TRY(qkv_encode_table(ctx, &config, tokenizer, t, 0, t->count, labels->text, labels->size, labels->count, &encoded));
+    *rows = encoded.rows;
+    encoded.rows = (qkv_ragged){0};
+    qkv_encoded_free(ctx, &encoded);
+    return QKV_OK;
+}
+
+static qkv_status read_tables(qkv_ctx *ctx, qkv_table *train, qkv_table *test, qkv_lesson *l) {
+    qkv_labels labels = {0};
+    qkv_tokenizer *tokenizer = NULL;
+    qkv_status status = qkv_labels_collect(ctx, train, NULL, NULL, 0, &labels);
+    if (status == QKV_OK && labels.count < 2)
+        status = qkv_fail(ctx, QKV_BAD_DATA, "%s: all rows have one label; there is nothing to compare", train->name);
+    if (status == QKV_OK && test->count == 0)
+        status = qkv_fail(ctx, QKV_BAD_DATA, "%s: no row can be held out, as every label needs its rows for training", train->name);
+    if (status == QKV_OK) status = tokenizer_of(ctx, train, &tokenizer);
+    if (status == QKV_OK) status = encode(ctx, l, tokenizer, &labels, train, &l->train);
+    if (status == QKV_OK) status = encode(ctx, l, tokenizer, &labels, test, &l->test);
+    if (status == QKV_OK) {
+        l->vocab = qkv_tokenizer_vocab(tokenizer);
+        l->classes = labels.count;
+    }
+    qkv_tokenizer_free(tokenizer);
+    qkv_labels_free(ctx, &labels);
+    return status;
+}
+
+qkv_status qkv_lesson_read(qkv_ctx *ctx, const char *path, int64_t max_length, qkv_lesson *l) {
+    qkv_table train = {.ctx = ctx}, test = {.ctx = ctx};
+    *l = (qkv_lesson){.max_length = max_length, .text = true};
+    qkv_status status = qkv_table_read(ctx, path, NULL, QKV_WANT_LABEL, false, &train);
+    if (status == QKV_OK) {
+        snprintf(l->name, sizeof l->name, "%.180s (rows %016llx), up to %lld tokens", train.name, (unsigned long long)train.hash,
+                 (long long)max_length);
+        status = qkv_table_hold_out(&train, &test);
+    }
+    if (status == QKV_OK) status = read_tables(ctx, &train, &test, l);
+    qkv_table_free(&train);
+    qkv_table_free(&test);
+    if (status != QKV_OK) qkv_lesson_free(ctx, l);
+    return status;
+}

@@ -1,0 +1,10 @@
+/* The experiments that there are. */
+#ifndef QKV_COMPARE_LIST_H
+#define QKV_COMPARE_LIST_H
+
+#include "compare/run.h"
+
+extern const qkv_experiment qkv_experiment_speed, qkv_experiment_heads, qkv_experiment_length, qkv_experiment_gradients,
+    qkv_experiment_order;
+
+#endif

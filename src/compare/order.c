@@ -1,0 +1,331 @@
+/* Is the order of words visible? A network without positions gives each word of a permuted text what it gave it before; with
+ * positions, a causal mask or recurrence it does not. */
+#include "compare/list.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "models/classifier.h"
+#include "models/encoder.h"
+#include "ops/attention.h"
+#include "ops/reg.h"
+
+/* Sums of the same terms in another order differ by rounding: 64 terms in f32, a few layers deep. */
+static const double ROUNDING = 1e-5;
+
+enum { WORDS = 64, VOCAB = 100, DIM = 64, HEADS = 4, LAYERS = 2, REACH = 16, CAT = 50, EATS, FISH };
+
+/* Of the network, and of attention alone for the terms that enter its scores. */
+typedef enum kind { NETWORK, ATTENTION } kind;
+typedef enum term { PLAIN, ROPE, ALIBI, BIAS } term;
+
+typedef struct arm {
+    const char *name;
+    kind kind;
+    bool encoding; /* order should be visible */
+    qkv_position position;
+    bool causal;
+    term term;
+    qkv_network model;
+} arm;
+
+static const arm ARMS[] = {
+    {"no positions", NETWORK, false, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_TRANSFORMER},
+    {"sinusoidal positions", NETWORK, true, QKV_POSITION_SINUSOIDAL, false, PLAIN, QKV_NETWORK_TRANSFORMER},
+    {"learned positions", NETWORK, true, QKV_POSITION_LEARNED, false, PLAIN, QKV_NETWORK_TRANSFORMER},
+    {"no positions, causal mask", NETWORK, true, QKV_POSITION_NONE, true, PLAIN, QKV_NETWORK_TRANSFORMER},
+    {"RNN", NETWORK, true, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_RNN},
+    {"LSTM", NETWORK, true, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_LSTM},
+    {"attention alone", ATTENTION, false, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_TRANSFORMER},
+    {"attention, rotary positions", ATTENTION, true, QKV_POSITION_NONE, false, ROPE, QKV_NETWORK_TRANSFORMER},
+    {"attention, linear biases by distance (ALiBi)", ATTENTION, true, QKV_POSITION_NONE, false, ALIBI, QKV_NETWORK_TRANSFORMER},
+    {"attention, learned biases by distance", ATTENTION, true, QKV_POSITION_NONE, false, BIAS, QKV_NETWORK_TRANSFORMER},
+};
+enum { ARMS_COUNT = sizeof ARMS / sizeof *ARMS };
+
+/* One text, as it is and permuted: row r of the second is row order[r] of the first. */
+typedef struct texts {
+    int64_t count, order[WORDS];
+    real first[WORDS * DIM], second[WORDS * DIM];
+} texts;
+
+/* Largest difference of what belongs together, beside the largest element. */
+static double rows_differ(const texts *t) {
+    double most = 0, largest = 0;
+    for (int64_t r = 0; r < t->count; r++)
+        for (int64_t c = 0; c < DIM; c++) {
+            double a = (double)t->first[t->order[r] * DIM + c], b = (double)t->second[r * DIM + c];
+            most = fmax(most, fabs(a - b));
+            largest = fmax(largest, fabs(a));
+        }
+    return largest > 0 ? most / largest : NAN;
+}
+
+/* The same of the mean over the rows: what a text is judged by. */
+static double means_differ(const texts *t) {
+    double most = 0, largest = 0;
+    for (int64_t c = 0; c < DIM; c++) {
+        double a = 0, b = 0;
+        for (int64_t r = 0; r < t->count; r++) a += (double)t->first[r * DIM + c], b += (double)t->second[r * DIM + c];
+        most = fmax(most, fabs(a - b));
+        largest = fmax(largest, fabs(a));
+    }
+    return largest > 0 ? most / largest : NAN;
+}
+
+/* ---- the network ---- */
+
+static qkv_config config_of(const arm *a) {
+    qkv_config c = {.model = a->model,
+                    .vocab = VOCAB,
+                    .classes = 2,
+                    .layers = LAYERS,
+                    .dim = DIM,
+                    .heads = HEADS,
+                    .kv_heads = HEADS,
+                    .head_dim = DIM / HEADS,
+                    .ffn = 4 * DIM,
+                    .max_length = WORDS,
+                    .position = a->position,
+                    .pooling = QKV_POOL_MEAN,
+                    .norm = QKV_NORM_LAYER,
+                    .activation = QKV_ACT_GELU,
+                    .bias = true,
+                    .span = {-1, a->causal ? 0 : -1},
+                    .norm_epsilon = 1e-5};
+    if (qkv_config_recurrent(&c)) qkv_config_settle(&c);
+    return c;
+}
+
+static qkv_status pass(qkv_exec *x, const qkv_encoder *e, const int32_t *ids, int64_t count, real *to) {
+    const int64_t offset[2] = {0, count};
+    const qkv_batch batch = {.n_seq = 1, .offset = offset, .ids = ids};
+    const qkv_frame f = qkv_frame_enter(x, false, false);
+    qkv_mat out;
+    qkv_status status = qkv_encoder_forward(x, e, e->net.count, &batch, &out);
+    for (int64_t r = 0; status == QKV_OK && !x->plan && r < count; r++) memcpy(to + r * DIM, out.p + r * out.ld, DIM * sizeof *to);
+    return qkv_frame_leave(x, f, status);
+}
+
+static qkv_status run_encoder(qkv_ctx *ctx, const qkv_encoder *e, const qkv_reg *reg, uint64_t seed, const int32_t *ids, texts *t) {
+    int32_t permuted[WORDS];
+    real *weights;
+    qkv_exec plan = {.ctx = ctx, .plan = true, .reg = reg};
+    for (int64_t r = 0; r < t->count; r++) permuted[r] = ids[t->order[r]];
+    QKV_TRY(pass(&plan, e, NULL, t->count, NULL));
+    QKV_TRY(qkv_alloc(ctx, reg->size, sizeof *weights, &weights));
+    qkv_reg_init(reg, seed, weights);
+    qkv_exec x = {.ctx = ctx, .reg = reg, .weights = weights};
+    qkv_status status = qkv_arena_create(ctx, plan.arena.peak, &x.arena);
+    if (status == QKV_OK) status = pass(&x, e, ids, t->count, t->first);
+    if (status == QKV_OK) status = pass(&x, e, permuted, t->count, t->second);
+    qkv_arena_free(ctx, &x.arena);
+    qkv_free(ctx, weights);
+    return status;
+}
+
+static qkv_status network(qkv_ctx *ctx, const arm *a, uint64_t seed, const int32_t *ids, texts *t) {
+    const qkv_config config = config_of(a);
+    qkv_reg reg = {.ctx = ctx};
+    qkv_encoder e = {0};
+    qkv_status status = qkv_encoder_declare(&e, &reg, &config, false);
+    if (status == QKV_OK) status = run_encoder(ctx, &e, &reg, seed, ids, t);
+    qkv_encoder_free(&e);
+    qkv_reg_free(&reg);
+    return status;
+}
+
+/* ---- attention alone, on random rows for the words ---- */
+
+typedef struct tables {
+    float cos[WORDS * DIM / HEADS / 2], sin[WORDS * DIM / HEADS / 2], alibi[HEADS], bias[HEADS * (2 * REACH + 1)];
+} tables;
+
+static void fill_tables(tables *t, uint64_t seed) {
+    enum { HALF = DIM / HEADS / 2 };
+    for (int p = 0; p < WORDS; p++)
+        for (int c = 0; c < HALF; c++) {
+            double angle = p * pow(10000, -(double)c / HALF);
+            t->cos[p * HALF + c] = (float)cos(angle);
+            t->sin[p * HALF + c] = (float)sin(angle);
+        }
+    for (int h = 0; h < HEADS; h++) t->alibi[h] = (float)pow(2, -8.0 * (h + 1) / HEADS);
+    for (int i = 0; i < HEADS * (2 * REACH + 1); i++) t->bias[i] = (float)qkv_normal(qkv_key3(seed, 9, (uint64_t)i));
+}
+
+static void fill_rows(uint64_t seed, const int32_t *ids, const int64_t *order, int64_t count, real *qkv) {
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t c = 0; c < 3 * DIM; c++)
+            qkv[r * 3 * DIM + c] = (real)qkv_normal(qkv_key4(seed, 7, (uint64_t)ids[order ? order[r] : r], (uint64_t)c));
+}
+
+static qkv_status attend(qkv_exec *x, const arm *a, const tables *t, int64_t count, real *qkv, real *to) {
+    const int64_t offset[2] = {0, count}, width = DIM / HEADS;
+    qkv_attention_shape s = {.sequences = 1,
+                             .q_offset = offset,
+                             .k_offset = offset,
+                             .heads = HEADS,
+                             .kv_heads = HEADS,
+                             .dim = width,
+                             .value_dim = width,
+                             .scale = (real)(1 / sqrt((double)width)),
+                             .left = -1,
+                             .right = -1};
+    if (a->term == ROPE) s.rope_cos = t->cos, s.rope_sin = t->sin, s.rope_dim = width;
+    if (a->term == ALIBI) s.alibi = t->alibi;
+    if (a->term == BIAS) s.bias = t->bias, s.bias_reach = REACH;
+    const qkv_heads q = {qkv, 3 * DIM, width}, k = {qkv ? qkv + DIM : NULL, 3 * DIM, width},
+                    v = {qkv ? qkv + 2 * DIM : NULL, 3 * DIM, width}, o = {to, DIM, width};
+    size_t mark = qkv_exec_mark(x);
+    QKV_TRY(qkv_attend_forward(x, &s, q, k, v, o, NULL));
+    qkv_exec_release(x, mark);
+    return QKV_OK;
+}
+
+static qkv_status attention(qkv_ctx *ctx, const arm *a, uint64_t seed, const int32_t *ids, texts *t) {
+    real *qkv;
+    tables *terms = NULL;
+    qkv_exec x = {.ctx = ctx, .plan = true};
+    QKV_TRY(qkv_alloc(ctx, t->count * 3 * DIM, sizeof *qkv, &qkv));
+    qkv_status status = qkv_alloc(ctx, 1, sizeof *terms, &terms);
+    if (status == QKV_OK) fill_tables(terms, seed);
+    if (status == QKV_OK) status = attend(&x, a, terms, t->count, NULL, NULL);
+    const size_t peak = x.arena.peak;
+    x = (qkv_exec){.ctx = ctx};
+    if (status == QKV_OK) status = qkv_arena_create(ctx, peak, &x.arena);
+    if (status == QKV_OK) {
+        fill_rows(seed, ids, NULL, t->count, qkv);
+        status = attend(&x, a, terms, t->count, qkv, t->first);
+    }
+    if (status == QKV_OK) {
+        fill_rows(seed, ids, t->order, t->count, qkv);
+        status = attend(&x, a, terms, t->count, qkv, t->second);
+    }
+    qkv_arena_free(ctx, &x.arena);
+    qkv_free(ctx, terms);
+    qkv_free(ctx, qkv);
+    return status;
+}
+
+/* ---- the experiment ---- */
+
+static qkv_status prepare(qkv_run *run) {
+    snprintf(run->setting, sizeof run->setting,
+             "Random weights, %lld of them (seeds %llu to %llu). Two texts: 'cat eats fish' and the same backwards; %d random "
+             "words and a "
+             "random order of them. The network has %d layers of width %d with %d heads. Equal within rounding means: no element "
+             "differs "
+             "by more than %g of the largest.",
+             (long long)run->seeds, (unsigned long long)run->o->seed,
+             (unsigned long long)run->o->seed + (unsigned long long)run->seeds - 1, WORDS, LAYERS, DIM, HEADS, ROUNDING);
+    for (int64_t i = 0; i < ARMS_COUNT; i++)
+        for (int64_t seed = 0; seed < run->seeds; seed++) {
+            qkv_trial *t;
+            QKV_TRY(qkv_run_add(run, &t));
+            t->at[0] = i;
+            t->at[1] = seed;
+            snprintf(t->what, sizeof t->what, "%s, seed %llu", ARMS[i].name,
+                     (unsigned long long)run->o->seed + (unsigned long long)seed);
+            snprintf(t->key, sizeof t->key, "order: %s", t->what);
+        }
+    return QKV_OK;
+}
+
+static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) {
+    const arm *a = &ARMS[trial->at[0]];
+    const uint64_t seed = run->o->seed + (uint64_t)trial->at[1];
+    int32_t ids[WORDS];
+    texts *t;
+    QKV_TRY(qkv_alloc_zero(run->ctx, 1, sizeof *t, &t));
+    qkv_status status = QKV_OK;
+    for (int shuffled = 0; status == QKV_OK && shuffled < 2; shuffled++) {
+        t->count = shuffled ? WORDS : 3;
+        for (int64_t r = 0; r < t->count; r++) {
+            ids[r] = shuffled ? (int32_t)qkv_below(qkv_key3(seed, 3, (uint64_t)r), VOCAB) : CAT + (int32_t)r;
+            t->order[r] = t->count - 1 - r;
+        }
+        if (shuffled) qkv_shuffle(qkv_key2(seed, 4), t->count, t->order);
+        status = (a->kind == NETWORK ? network : attention)(run->ctx, a, seed, ids, t);
+        json_object_set_new(values, shuffled ? "rows" : "words", json_real(rows_differ(t)));
+        json_object_set_new(values, shuffled ? "mean" : "text", json_real(means_differ(t)));
+    }
+    qkv_free(run->ctx, t);
+    return status;
+}
+
+/* The largest over the seeds; NaN where one is missing. */
+static double largest(const qkv_run *run, int64_t a, const char *name) {
+    const int64_t at[QKV_TRIAL_PLACES] = {a, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
+    double of[QKV_SAMPLES], most = 0;
+    int64_t n = qkv_run_samples(run, at, name, of);
+    for (int64_t i = 0; i < n; i++) most = isnan(of[i]) || isnan(most) ? NAN : fmax(most, of[i]);
+    return n > 0 ? most : NAN;
+}
+
+static double least(const qkv_run *run, int64_t a, const char *name) {
+    const int64_t at[QKV_TRIAL_PLACES] = {a, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
+    double of[QKV_SAMPLES], low = INFINITY;
+    int64_t n = qkv_run_samples(run, at, name, of);
+    for (int64_t i = 0; i < n; i++) low = isnan(of[i]) || isnan(low) ? NAN : fmin(low, of[i]);
+    return n > 0 ? low : NAN;
+}
+
+static void conclude_table(const qkv_run *run, qkv_outcome *o) {
+    static const qkv_compare_column columns[] = {
+        {"arm", "what sees the text", QKV_UNIT_TEXT}, {"words", "'cat eats fish' backwards: words", QKV_UNIT_NUMBER},
+        {"text", "the text", QKV_UNIT_NUMBER},        {"rows", "random order: words", QKV_UNIT_NUMBER},
+        {"mean", "the text", QKV_UNIT_NUMBER},        {"order", "order", QKV_UNIT_TEXT}};
+    qkv_outcome_table(
+        o, "order", "What changes when the words change places",
+        "Largest difference over the seeds, beside the largest element: of what each word has become, and of the mean over "
+        "the words. Biases by distance alone (ALiBi) see a text and its mirror image alike, as the distances are the same.",
+        columns, sizeof columns / sizeof *columns);
+    for (int64_t a = 0; a < ARMS_COUNT; a++) {
+        const double rows = largest(run, a, "rows");
+        qkv_outcome_row(o);
+        qkv_outcome_set_text(o, 0, ARMS[a].name);
+        for (int64_t c = 1; c <= 4; c++) qkv_outcome_set(o, c, largest(run, a, columns[c].key), NAN);
+        qkv_outcome_set_text(o, 5, isnan(rows) ? "" : rows <= ROUNDING ? "invisible" : "visible");
+    }
+}
+
+/* Arms with (or without) an encoding, and those of them that did as they should in every seed; NaN: some are not measured. */
+static double as_said(const qkv_run *run, bool encoding, int64_t *arms) {
+    double count = 0;
+    *arms = 0;
+    for (int64_t a = 0; a < ARMS_COUNT; a++) {
+        if (ARMS[a].encoding != encoding) continue;
+        const double worst = encoding ? least(run, a, "rows") : fmax(largest(run, a, "rows"), largest(run, a, "text"));
+        ++*arms;
+        if (isnan(worst)) return NAN;
+        count += encoding ? worst > ROUNDING : worst <= ROUNDING;
+    }
+    return count;
+}
+
+static void conclude(qkv_run *run, qkv_outcome *o) {
+    int64_t without, with;
+    const double same = as_said(run, false, &without), differ = as_said(run, true, &with);
+    qkv_outcome_claim c = {.row = 8,
+                           .article = "A",
+                           .says = "without positions the order of words is invisible: 'cat eats fish' is 'fish eats cat'",
+                           .figure = "equal outputs"};
+    conclude_table(run, o);
+    snprintf(c.ours, sizeof c.ours,
+             "largest difference, beside the largest element: %.1e without positions, %.2f with learned ones",
+             fmax(largest(run, 0, "rows"), largest(run, 0, "text")), largest(run, 2, "rows"));
+    qkv_claim_count(&c, "without positions equal within rounding", same, without);
+    qkv_claim_count(&c, "with positions, a causal mask or recurrence different", differ, with);
+    qkv_outcome_add_claim(o, &c, "");
+}
+
+const qkv_experiment qkv_experiment_order = {
+    .name = "order",
+    .summary = "without positions the order of words is invisible; with each encoding it is not",
+    .seeds = 3,
+    .prepare = prepare,
+    .measure = measure,
+    .conclude = conclude,
+};

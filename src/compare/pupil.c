@@ -1,0 +1,174 @@
+/* Trains one network on a lesson, by the loop that `qkv train` runs. */
+#include "compare/lesson.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "tasks/scorer.h"
+#include "train/gather.h"
+#include "train/loop.h"
+
+typedef struct training {
+    qkv_run *run;
+    const qkv_lesson *lesson;
+    const qkv_pupil *pupil;
+    qkv_classifier *net;
+    qkv_gather gather;
+    real *weights;
+    double *seconds; /* of each step */
+    qkv_learned *learned;
+    double losses, tokens, time;
+    int64_t counted, asked;
+    qkv_status watched;
+} training;
+
+qkv_config qkv_pupil_config(const qkv_lesson *l, int64_t layers, int64_t dim, int64_t heads) {
+    return (qkv_config){.vocab = l->vocab,
+                        .classes = l->classes,
+                        .layers = layers,
+                        .dim = dim,
+                        .heads = heads,
+                        .kv_heads = heads,
+                        .head_dim = dim / heads,
+                        .ffn = 4 * dim,
+                        .max_length = l->max_length,
+                        .position = QKV_POSITION_SINUSOIDAL,
+                        .pooling = QKV_POOL_ATTENTION,
+                        .norm = QKV_NORM_LAYER,
+                        .activation = QKV_ACT_GELU,
+                        .bias = true,
+                        .span = {-1, -1},
+                        .norm_epsilon = 1e-5,
+                        .dropout = l->text ? 0.2 : 0,
+                        .attention_dropout = l->text ? 0.1 : 0,
+                        .embedding_dropout = l->text ? 0.3 : 0};
+}
+
+static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum) {
+    training *t = self;
+    qkv_batch batch;
+    qkv_gather_rows(&t->gather, &t->lesson->train, rows, count, x->plan, &batch);
+    if (t->lesson->text && !x->plan) qkv_gather_drop(&t->gather, &batch, 0.2, QKV_TOKEN_UNK, x->seed, x->step);
+    return qkv_classifier_step(x, t->net, &batch, x->plan ? NULL : t->gather.target, t->lesson->text ? 0.1 : 0, loss_scale,
+                               loss_sum, NULL);
+}
+
+static void on_step(training *t, const qkv_train_step *s) {
+    t->seconds[s->step - 1] = s->seconds;
+    if (s->step > 1) t->tokens += (double)s->tokens, t->time += s->seconds; /* the first warms up */
+    if (10 * s->step > 9 * s->steps) t->losses += s->loss, t->counted++;
+    if (t->pupil->watch && t->watched == QKV_OK)
+        t->watched = t->pupil->watch(t->pupil->watch_user, t->net, t->weights, s->step, s->gradient_norm);
+    qkv_run_tell(t->run, (double)s->step / (double)s->steps);
+}
+
+static void on_event(void *user, const qkv_train_event *e) {
+    training *t = user;
+    if (e->kind == QKV_TRAIN_STEP) on_step(t, &e->u.step);
+    if (e->kind != QKV_TRAIN_PLAN) return;
+    t->learned->parameters = (double)e->u.plan.parameters;
+    t->learned->bytes = (double)e->u.plan.bytes;
+    t->learned->step_flops = e->u.plan.flops_per_step;
+}
+
+static qkv_loop_options loop_options(const training *t) {
+    const bool text = t->lesson->text;
+    return (qkv_loop_options){.steps = t->pupil->steps,
+                              .batch_tokens = t->pupil->batch_tokens,
+                              .accumulate = 1,
+                              .schedule = QKV_SCHEDULE_LINEAR,
+                              .warmup = 0.1,
+                              .lr = t->pupil->lr,
+                              .embedding_lr = (text ? 6 : 3) * t->pupil->lr,
+                              .lazy_embedding = text,
+                              .weight_decay = 0.01,
+                              .beta1 = 0.9,
+                              .beta2 = 0.98,
+                              .epsilon = 1e-8,
+                              .clip = t->pupil->clip,
+                              .ema_decay = 0.999,
+                              .average_last = 3,
+                              .seed = t->pupil->seed};
+}
+
+static void on_answer(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
+    training *t = user;
+    const int64_t answer = qkv_argmax(probabilities, classes);
+    (void)loss;
+    if (t->lesson->test.target[row] != answer) return;
+    t->learned->right++;
+    t->learned->answers[row / 4] |= (char)(1 << row % 4);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void settle(training *t, int64_t steps) {
+    qkv_learned *l = t->learned;
+    if (steps > 0) {
+        qsort(t->seconds, (size_t)steps, sizeof *t->seconds, ascending);
+        l->step_seconds = t->seconds[steps / 2];
+    }
+    l->loss = t->counted > 0 ? t->losses / (double)t->counted : NAN;
+    l->tokens_per_second = t->time > 0 ? t->tokens / t->time : NAN;
+}
+
+static qkv_status learn(training *t) {
+    qkv_ctx *ctx = t->run->ctx;
+    const qkv_ragged *train = &t->lesson->train;
+    const qkv_task task = {
+        .self = t, .reg = qkv_classifier_reg(t->net), .rows = train->count, .offset = train->offset, .step = step};
+    const qkv_loop_options o = loop_options(t);
+    const qkv_train_callbacks callbacks = {on_event, t};
+    qkv_loop_result result;
+    QKV_TRY(qkv_gather_create(ctx, train, o.batch_tokens, o.batch_tokens, &t->gather));
+    QKV_TRY(qkv_alloc(ctx, task.reg->size, sizeof *t->weights, &t->weights));
+    QKV_TRY(qkv_alloc(ctx, o.steps, sizeof *t->seconds, &t->seconds));
+    qkv_reg_init(task.reg, t->pupil->seed, t->weights);
+    qkv_status status = qkv_loop_run(ctx, &task, &o, &callbacks, 0, t->weights, &result);
+    if (status != QKV_OK && status != QKV_NUMERIC) return status;
+    QKV_TRY(t->watched);
+    settle(t, result.steps);
+    t->learned->diverged = status == QKV_NUMERIC;
+    if (t->learned->diverged) return QKV_OK;
+    const int64_t digits = (t->lesson->test.count + 3) / 4;
+    QKV_TRY(qkv_alloc_zero(ctx, digits + 1, 1, &t->learned->answers));
+    QKV_TRY(qkv_scorer_once(ctx, t->net, t->weights, NULL, &t->lesson->test, on_answer, t));
+    for (int64_t i = 0; i < digits; i++) t->learned->answers[i] = "0123456789abcdef"[(int)t->learned->answers[i]];
+    return QKV_OK;
+}
+
+qkv_status qkv_pupil_train(qkv_run *run, const qkv_lesson *lesson, const qkv_pupil *pupil, qkv_learned *learned) {
+    training t = {.run = run, .lesson = lesson, .pupil = pupil, .learned = learned};
+    *learned = (qkv_learned){.loss = NAN, .step_seconds = NAN, .tokens_per_second = NAN};
+    if (lesson->train.count == 0) return qkv_fail(run->ctx, QKV_BAD_DATA, "%s: no rows to train on", lesson->name);
+    qkv_status status = qkv_classifier_create(run->ctx, &pupil->config, false, &t.net);
+    if (status == QKV_OK) status = learn(&t);
+    qkv_gather_free(run->ctx, &t.gather);
+    qkv_free(run->ctx, t.seconds);
+    qkv_free(run->ctx, t.weights);
+    qkv_classifier_free(t.net);
+    if (status != QKV_OK) {
+        qkv_free(run->ctx, learned->answers);
+        learned->answers = NULL;
+    }
+    return status;
+}
+
+static void put(json_t *values, const char *name, double x) {
+    if (isfinite(x)) json_object_set_new(values, name, json_real(x));
+}
+
+void qkv_learned_json(const qkv_learned *l, const qkv_lesson *lesson, json_t *values) {
+    if (!l->diverged && lesson->test.count > 0) put(values, "accuracy", (double)l->right / (double)lesson->test.count);
+    if (l->answers) json_object_set_new(values, "right", json_string(l->answers));
+    put(values, "loss", l->loss);
+    put(values, "step_seconds", l->step_seconds);
+    put(values, "tokens_per_second", l->tokens_per_second);
+    put(values, "parameters", l->parameters);
+    put(values, "bytes", l->bytes);
+    put(values, "step_flops", l->step_flops);
+    put(values, "diverged", l->diverged);
+}

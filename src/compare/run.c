@@ -1,0 +1,166 @@
+#include "compare/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpu.h"
+
+/* Seconds between two reports of one trial. */
+#define TELL_EVERY 0.1
+
+/* ---- trials ---- */
+
+qkv_status qkv_run_add(qkv_run *run, qkv_trial **trial) {
+    if (run->count == run->capacity) {
+        int64_t capacity = run->capacity ? 2 * run->capacity : 64;
+        QKV_TRY(qkv_grow(run->ctx, capacity, sizeof *run->trials, &run->trials));
+        run->capacity = capacity;
+    }
+    *trial = &run->trials[run->count++];
+    **trial = (qkv_trial){.weight = 1};
+    return QKV_OK;
+}
+
+bool qkv_trial_is_at(const qkv_trial *t, const int64_t at[QKV_TRIAL_PLACES]) {
+    for (int i = 0; i < QKV_TRIAL_PLACES; i++)
+        if (at[i] != QKV_ANY && at[i] != t->at[i]) return false;
+    return true;
+}
+
+const qkv_trial *qkv_run_find(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]) {
+    for (int64_t i = 0; i < run->count; i++)
+        if (qkv_trial_is_at(&run->trials[i], at)) return &run->trials[i];
+    return NULL;
+}
+
+double qkv_trial_number(const qkv_trial *trial, const char *name) {
+    const json_t *v = trial && trial->values ? json_object_get(trial->values, name) : NULL;
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+int64_t qkv_run_samples(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name, double samples[QKV_SAMPLES]) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < run->count && n < QKV_SAMPLES; i++)
+        if (qkv_trial_is_at(&run->trials[i], at)) samples[n++] = qkv_trial_number(&run->trials[i], name);
+    return n;
+}
+
+qkv_estimate qkv_run_mean(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name, double error) {
+    double samples[QKV_SAMPLES];
+    int64_t n = qkv_run_samples(run, at, name, samples);
+    return qkv_estimate_mean(samples, n, error);
+}
+
+/* ---- progress ---- */
+
+static double seconds_left(const qkv_run *run, double part) {
+    double now = qkv_now(), weight = run->measured_weight, seconds = run->measured_seconds, left = 0;
+    if (run->at_hand >= run->count) return 0;
+    const double own = run->trials[run->at_hand].weight;
+    if (part > 0.02) weight += part * own, seconds += now - run->trial_begun;
+    for (int64_t i = run->at_hand; i < run->count; i++)
+        if (!run->trials[i].values) left += run->trials[i].weight;
+    return weight > 0 ? (left - part * own) * seconds / weight : NAN;
+}
+
+static void tell(qkv_run *run, double part) {
+    const qkv_compare_callbacks *c = run->callbacks;
+    run->told = qkv_now();
+    if (!c || !c->progress) return;
+    const qkv_compare_progress p = {run->at_hand, run->count, run->trials[run->at_hand].what, part, seconds_left(run, part)};
+    c->progress(c->user, &p);
+}
+
+void qkv_run_tell(qkv_run *run, double part) {
+    if (qkv_now() - run->told >= TELL_EVERY) tell(run, part);
+}
+
+/* ---- the run ---- */
+
+static qkv_status one_trial(qkv_run *run, qkv_trial *t) {
+    json_t *values = json_object();
+    if (!values) return qkv_fail(run->ctx, QKV_NO_MEMORY, "out of memory for a cell");
+    run->trial_begun = qkv_now();
+    tell(run, 0);
+    qkv_status status = run->experiment->measure(run, t, values);
+    if (status != QKV_OK) {
+        json_decref(values);
+        return status;
+    }
+    QKV_TRY(qkv_cells_put(&run->cells, t->key, values));
+    t->values = qkv_cells_get(&run->cells, t->key);
+    run->measured_seconds += qkv_now() - run->trial_begun;
+    run->measured_weight += t->weight;
+    run->done++;
+    return QKV_OK;
+}
+
+static void take_kept(qkv_run *run) {
+    for (int64_t i = 0; i < run->count; i++) {
+        run->trials[i].values = qkv_cells_get(&run->cells, run->trials[i].key);
+        run->taken += run->trials[i].values != NULL;
+    }
+    run->done = run->taken;
+}
+
+static qkv_status all_trials(qkv_run *run) {
+    for (run->at_hand = 0; run->at_hand < run->count; run->at_hand++) {
+        qkv_trial *t = &run->trials[run->at_hand];
+        if (t->values) continue;
+        if (qkv_stop_asked(run->ctx))
+            return qkv_fail(run->ctx, QKV_STOPPED, "stopped on request; %lld of %lld are done", (long long)run->done,
+                            (long long)run->count);
+        QKV_TRY(one_trial(run, t));
+    }
+    return QKV_OK;
+}
+
+static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
+    qkv_outcome *o;
+    QKV_TRY(qkv_outcome_create(run->ctx, &o));
+    run->experiment->conclude(run, o);
+    const char *machine = qkv_outcome_text(o, "%s", run->machine), *setting = qkv_outcome_text(o, "%s", run->setting);
+    qkv_status status = qkv_outcome_finish(o, result);
+    if (status != QKV_OK) {
+        qkv_outcome_free(o);
+        *result = NULL;
+        return status;
+    }
+    (*result)->what = run->experiment->name;
+    (*result)->summary = run->experiment->summary;
+    (*result)->machine = machine;
+    (*result)->setting = setting;
+    (*result)->cells = run->count;
+    (*result)->done = run->done;
+    (*result)->taken = run->taken;
+    (*result)->seconds = qkv_now() - run->begun;
+    return QKV_OK;
+}
+
+static qkv_status run_all(qkv_run *run, qkv_compare_result **result) {
+    QKV_TRY(qkv_cells_open(run->ctx, run->o->cells, &run->cells));
+    QKV_TRY(qkv_alloc_zero(run->ctx, 1, run->experiment->self_size ? run->experiment->self_size : 1, &run->self));
+    QKV_TRY(run->experiment->prepare(run));
+    take_kept(run);
+    qkv_status status = all_trials(run);
+    if (status != QKV_OK && status != QKV_STOPPED) return status;
+    char message[sizeof run->ctx->message];
+    memcpy(message, run->ctx->message, sizeof message);
+    QKV_TRY(conclude(run, result));
+    memcpy(run->ctx->message, message, sizeof message);
+    return status;
+}
+
+qkv_status qkv_experiment_run(qkv_ctx *ctx, const qkv_experiment *experiment, const qkv_compare_options *o, const char *machine,
+                              const qkv_compare_callbacks *callbacks, qkv_compare_result **result) {
+    qkv_run run = {.ctx = ctx, .experiment = experiment, .o = o, .machine = machine, .callbacks = callbacks, .begun = qkv_now()};
+    run.seeds = o->seeds > 0 ? o->seeds : o->quick && experiment->seeds > 2 ? 2 : experiment->seeds;
+    *result = NULL;
+    qkv_status status = run_all(&run, result);
+    if (run.self && experiment->drop) experiment->drop(&run);
+    qkv_free(ctx, run.self);
+    qkv_free(ctx, run.trials);
+    qkv_cells_close(&run.cells);
+    return status;
+}

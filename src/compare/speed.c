@@ -1,0 +1,281 @@
+/* Time of a layer of attention and of recurrence by the length of the text, at equal tokens a batch. */
+#include "compare/list.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compare/timing.h"
+
+typedef struct arm {
+    const char *name, *forward, *both; /* cases of qkv bench */
+    int64_t heads, window;             /* window -1: all */
+    bool recurrent;
+} arm;
+
+static const arm ARMS[] = {
+    {"attention, 1 head", "layer.forward", "layer.both", 1, -1, false},
+    {"attention, 8 heads", "layer.forward", "layer.both", 8, -1, false},
+    {"attention, 8 heads, 64 neighbours", "layer.forward", "layer.both", 8, 64, false},
+    {"RNN", "recurrence.rnn", "recurrence.rnn-both", 0, -1, true},
+    {"GRU", "recurrence.gru", "recurrence.gru-both", 0, -1, true},
+    {"LSTM", "recurrence.lstm", "recurrence.lstm-both", 0, -1, true},
+};
+enum { ARM_COUNT = sizeof ARMS / sizeof *ARMS, EIGHT = 1, LOCAL = 2, RNN = 3, GRU = 4, LSTM = 5 };
+
+static const int64_t LENGTHS[] = {64, 128, 256, 512, 1024, 2048, 4096, 8192}, DIMS[] = {128, 512};
+enum { LENGTH_COUNT = 8, AT_256 = 2, AT_512 = 3, AT_4096 = 6, AT_8192 = 7, NARROW = 0, WIDE = 1 };
+
+/* Places of a trial. */
+enum { ARM, LENGTH, DIM, PASS, ROUND };
+enum { FORWARD, TRAINING };
+#define AT(arm, length, dim, pass) ((const int64_t[QKV_TRIAL_PLACES]){arm, length, dim, pass, QKV_ANY, QKV_ANY})
+
+typedef struct speed {
+    int64_t tokens;
+    double seconds;
+} speed;
+
+static bool wanted(const qkv_run *run, int64_t length, int64_t dim) {
+    if (!run->o->quick) return true;
+    return dim == NARROW ? length % 2 == 1 : length == AT_512;
+}
+
+static qkv_bench_case case_of(const speed *s, const int64_t at[QKV_TRIAL_PLACES]) {
+    const arm *a = &ARMS[at[ARM]];
+    const int64_t n = LENGTHS[at[LENGTH]];
+    qkv_bench_case c = {.n = n,
+                        .dim = DIMS[at[DIM]],
+                        .heads = a->heads,
+                        .batch = s->tokens / n > 0 ? s->tokens / n : 1,
+                        .window = {a->window, a->window}};
+    snprintf(c.name, sizeof c.name, "%s", at[PASS] == TRAINING ? a->both : a->forward);
+    return c;
+}
+
+static qkv_status add_trial(qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]) {
+    const speed *s = run->self;
+    const qkv_bench_case c = case_of(s, at);
+    const bool full = !ARMS[at[ARM]].recurrent && ARMS[at[ARM]].window < 0;
+    qkv_trial *t;
+    QKV_TRY(qkv_run_add(run, &t));
+    memcpy(t->at, at, sizeof t->at);
+    t->weight = 0.3 + (double)s->tokens * (double)c.dim * (8.0 * (double)c.dim + (full ? 4.0 * (double)c.n : 0)) *
+                          (at[PASS] == TRAINING ? 3 : 1) * 2e-11;
+    snprintf(t->what, sizeof t->what, "%s, n %lld, d %lld, %s, round %lld", ARMS[at[ARM]].name, (long long)c.n, (long long)c.dim,
+             at[PASS] == TRAINING ? "training" : "forward", (long long)at[ROUND] + 1);
+    snprintf(t->key, sizeof t->key, "speed: %s, heads %lld, window %lld, n %lld, d %lld, batch %lld, round %lld, %s", c.name,
+             (long long)c.heads, (long long)c.window.left, (long long)c.n, (long long)c.dim, (long long)c.batch,
+             (long long)at[ROUND], run->machine);
+    return QKV_OK;
+}
+
+static bool claimed(int64_t length, int64_t dim, int64_t pass) {
+    return dim == WIDE && pass == TRAINING && (length == AT_256 || length == AT_512 || length >= AT_4096);
+}
+
+/* Those that a claim is about, or the others; round by round, so that all meet the same moments. */
+static qkv_status add_trials(qkv_run *run, bool of_claims) {
+    for (int64_t round = 0; round < run->seeds; round++)
+        for (int64_t d = 0; d < 2; d++)
+            for (int64_t n = 0; n < LENGTH_COUNT; n++)
+                for (int64_t pass = 0; pass < 2; pass++)
+                    for (int64_t a = 0; a < ARM_COUNT; a++)
+                        if (wanted(run, n, d) && claimed(n, d, pass) == of_claims)
+                            QKV_TRY(add_trial(run, (const int64_t[QKV_TRIAL_PLACES]){a, n, d, pass, round, 0}));
+    return QKV_OK;
+}
+
+static qkv_status prepare(qkv_run *run) {
+    speed *s = run->self;
+    s->tokens = run->o->quick ? 8192 : 16384;
+    s->seconds = run->o->quick ? 0.02 : 0.1;
+    snprintf(run->setting, sizeof run->setting,
+             "One layer, f32, %lld tokens a batch whatever the length (at n 512: %lld sequences), %lld rounds in which all take "
+             "turns. Attention "
+             "with its four projections; recurrence as wide inside as outside. Training is forward and backward.",
+             (long long)s->tokens, (long long)s->tokens / 512, (long long)run->seeds);
+    QKV_TRY(add_trials(run, true)); /* what verdicts need comes first */
+    QKV_TRY(add_trials(run, false));
+    return QKV_OK;
+}
+
+static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) {
+    const speed *s = run->self;
+    const qkv_bench_case c = case_of(s, trial->at);
+    return qkv_timing_measure(run, &c, s->seconds, values);
+}
+
+/* ---- results ---- */
+
+/* a / b, round by round. */
+static qkv_estimate ratio(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES], const int64_t b[QKV_TRIAL_PLACES],
+                          const char *name) {
+    double of_a[QKV_SAMPLES], of_b[QKV_SAMPLES];
+    const int64_t n = qkv_run_samples(run, a, name, of_a), m = qkv_run_samples(run, b, name, of_b);
+    return qkv_estimate_ratio(of_a, of_b, n < m ? n : m);
+}
+
+static void table_of(const qkv_run *run, int64_t dim, int64_t pass, qkv_outcome *o) {
+    static const qkv_compare_column columns[] = {{"layer", "layer", QKV_UNIT_TEXT},
+                                                 {"n", "n", QKV_UNIT_COUNT},
+                                                 {"seconds", "time", QKV_UNIT_SECONDS},
+                                                 {"share", "of FMA peak", QKV_UNIT_SHARE},
+                                                 {"memory", "memory planned", QKV_UNIT_BYTES},
+                                                 {"flops", "operations", QKV_UNIT_OPERATIONS},
+                                                 {"beside_lstm", "LSTM takes, times", QKV_UNIT_NUMBER}};
+    const char *what = pass == TRAINING ? "forward and backward" : "forward";
+    qkv_outcome_table(o, qkv_outcome_text(o, "%s_%lld", pass == TRAINING ? "training" : "forward", (long long)DIMS[dim]),
+                      qkv_outcome_text(o, "d %lld, %s", (long long)DIMS[dim], what),
+                      "Operations: useful FLOPs, a multiply-add counts as 2. +- is the deviation over rounds.", columns,
+                      sizeof columns / sizeof *columns);
+    qkv_outcome_chart(o, qkv_outcome_text(o, "Time by length, d %lld, %s", (long long)DIMS[dim], what), "tokens of a text",
+                      QKV_UNIT_COUNT, true, "time of a batch", QKV_UNIT_SECONDS, true);
+    for (int64_t a = 0; a < ARM_COUNT; a++) {
+        qkv_outcome_line(o, ARMS[a].name);
+        for (int64_t n = 0; n < LENGTH_COUNT; n++) {
+            if (!qkv_run_find(run, AT(a, n, dim, pass))) continue;
+            const qkv_estimate seconds = qkv_run_mean(run, AT(a, n, dim, pass), "seconds", 0),
+                               share = qkv_run_mean(run, AT(a, n, dim, pass), "share", 0),
+                               lstm = ratio(run, AT(LSTM, n, dim, pass), AT(a, n, dim, pass), "seconds");
+            const qkv_trial *t = qkv_run_find(run, AT(a, n, dim, pass));
+            qkv_outcome_row(o);
+            qkv_outcome_set_text(o, 0, ARMS[a].name);
+            qkv_outcome_set(o, 1, (double)LENGTHS[n], NAN);
+            qkv_outcome_set_estimate(o, 2, &seconds);
+            qkv_outcome_set_estimate(o, 3, &share);
+            qkv_outcome_set(o, 4, qkv_trial_number(t, "bytes"), NAN);
+            qkv_outcome_set(o, 5, qkv_trial_number(t, "flops"), NAN);
+            qkv_outcome_set(o, 6, lstm.value, NAN);
+            qkv_outcome_point(o, (double)LENGTHS[n], seconds.value, seconds.deviation);
+        }
+    }
+}
+
+/* Up to which length attention is the faster one, between two measured lengths by their logarithms. */
+static void crossing(const qkv_run *run, int64_t attention, int64_t recurrent, int64_t dim, int64_t pass, char *text, size_t size) {
+    double before = NAN, before_n = NAN, first = NAN;
+    snprintf(text, size, "not measured");
+    for (int64_t n = 0; n < LENGTH_COUNT; n++) {
+        const double r = log(ratio(run, AT(attention, n, dim, pass), AT(recurrent, n, dim, pass), "seconds").value),
+                     at = log((double)LENGTHS[n]);
+        if (isnan(r)) continue;
+        if (isnan(first)) first = r;
+        if (!isnan(before) && before * r < 0) {
+            const double cross = exp(before_n + (at - before_n) * before / (before - r));
+            snprintf(text, size, "%s n %.0f", r > 0 ? "attention is faster up to" : "attention is faster from", cross);
+            return;
+        }
+        before = r, before_n = at;
+    }
+    if (!isnan(first))
+        snprintf(text, size, first < 0 ? "attention is faster at every length" : "attention is slower at every length");
+}
+
+static void table_of_crossings(const qkv_run *run, qkv_outcome *o) {
+    static const qkv_compare_column columns[] = {{"attention", "attention", QKV_UNIT_TEXT},
+                                                 {"recurrence", "beside", QKV_UNIT_TEXT},
+                                                 {"d", "d", QKV_UNIT_COUNT},
+                                                 {"pass", "pass", QKV_UNIT_TEXT},
+                                                 {"crossing", "where they cross", QKV_UNIT_TEXT}};
+    char text[96];
+    qkv_outcome_table(o, "crossings", "Where attention and recurrence cross", "", columns, sizeof columns / sizeof *columns);
+    for (int64_t d = 0; d < 2; d++)
+        for (int64_t pass = 0; pass < 2; pass++)
+            for (int64_t a = EIGHT; a <= LOCAL; a++)
+                for (int64_t r = RNN; r <= LSTM; r++) {
+                    crossing(run, a, r, d, pass, text, sizeof text);
+                    qkv_outcome_row(o);
+                    qkv_outcome_set_text(o, 0, ARMS[a].name);
+                    qkv_outcome_set_text(o, 1, ARMS[r].name);
+                    qkv_outcome_set(o, 2, (double)DIMS[d], NAN);
+                    qkv_outcome_set_text(o, 3, pass == TRAINING ? "training" : "forward");
+                    qkv_outcome_set_text(o, 4, text);
+                }
+}
+
+static double milliseconds(const qkv_run *run, int64_t a) {
+    return 1e3 * qkv_run_mean(run, AT(a, AT_512, WIDE, TRAINING), "seconds", 0).value;
+}
+
+static void claim_step_time(const qkv_run *run, qkv_outcome *o) {
+    const qkv_asked asked = {238.0 / 31, 0.15, 1, "%.2f times", 1};
+    qkv_outcome_claim c = {.row = 10,
+                           .article = "B",
+                           .says = "step time at length 512, RNN and attention",
+                           .figure = "238 ms and 31 ms, 7.7 times (a GPU)"};
+    const int64_t arms[] = {RNN, GRU, LSTM};
+    for (int i = 0; i < 3; i++) {
+        const qkv_estimate r = ratio(run, AT(arms[i], AT_512, WIDE, TRAINING), AT(EIGHT, AT_512, WIDE, TRAINING), "seconds");
+        qkv_claim_part(&c, ARMS[arms[i]].name, &asked, &r);
+    }
+    snprintf(c.ours, sizeof c.ours, "attention with 8 heads %.0f ms; RNN %.0f ms, GRU %.0f ms, LSTM %.0f ms (d 512, training)",
+             milliseconds(run, EIGHT), milliseconds(run, RNN), milliseconds(run, GRU), milliseconds(run, LSTM));
+    qkv_outcome_add_claim(o, &c, qkv_outcome_text(o, "Ours: %s.", run->machine));
+}
+
+static void claim_speech(const qkv_run *run, qkv_outcome *o) {
+    const qkv_asked rate = {320.0 / 85, 0.03, 1, "%.2f times", 1}, memory = {12.0 / 9, 0.1, 1, "%.2f times", 1};
+    const qkv_estimate steps = ratio(run, AT(LSTM, AT_512, WIDE, TRAINING), AT(EIGHT, AT_512, WIDE, TRAINING), "seconds");
+    const qkv_trial *a = qkv_run_find(run, AT(EIGHT, AT_512, WIDE, TRAINING)),
+                    *l = qkv_run_find(run, AT(LSTM, AT_512, WIDE, TRAINING));
+    const qkv_estimate bytes = qkv_estimate_exact(qkv_trial_number(a, "bytes") / qkv_trial_number(l, "bytes"));
+    qkv_outcome_claim c = {.row = 13,
+                           .article = "B",
+                           .says = "attention beside LSTM, speech: steps a second, memory",
+                           .figure = "320 and 85 steps/s, 3.8 times; 12 and 9 GB, 1.3 times"};
+    snprintf(c.ours, sizeof c.ours,
+             "%.2f and %.2f layer steps/s, %.2f times; %.0f and %.0f MB, %.2f times (n 512, d 512, training)",
+             1e3 / milliseconds(run, EIGHT), 1e3 / milliseconds(run, LSTM), steps.value, 1e-6 * qkv_trial_number(a, "bytes"),
+             1e-6 * qkv_trial_number(l, "bytes"), bytes.value);
+    qkv_claim_part(&c, "steps a second", &rate, &steps);
+    qkv_claim_part(&c, "memory", &memory, &bytes);
+    qkv_outcome_add_claim(o, &c, "");
+}
+
+/* How the time of one text grows when it is twice as long: the exponent of n. The batch has half as many texts then. */
+static qkv_estimate growth(const qkv_run *run, int64_t a, int64_t from) {
+    qkv_estimate e = ratio(run, AT(a, from + 1, WIDE, TRAINING), AT(a, from, WIDE, TRAINING), "seconds");
+    e.value = 1 + log2(e.value);
+    e.low = 1 + log2(e.low);
+    e.high = 1 + log2(e.high);
+    return e;
+}
+
+static void claim_growth(const qkv_run *run, qkv_outcome *o) {
+    const qkv_asked square = {2, 0.1, NAN, "n^%.2f", 1}, linear = {1, 0.1, NAN, "n^%.2f", 1};
+    const qkv_estimate full = growth(run, EIGHT, AT_4096), local = growth(run, LOCAL, AT_4096), rnn = growth(run, RNN, AT_4096),
+                       early = growth(run, EIGHT, AT_256);
+    qkv_outcome_claim c = {
+        .row = 14,
+        .article = "B",
+        .says = "time grows with n^2 for full attention, with n for a window and for an RNN; at n 512 it is far below that",
+        .figure = "n^2, n r, n d^2"};
+    snprintf(c.ours, sizeof c.ours,
+             "from 4096 to 8192 tokens: full n^%.2f, window n^%.2f, RNN n^%.2f; full from 256 to 512: n^%.2f (d 512, training)",
+             full.value, local.value, rnn.value, early.value);
+    qkv_claim_part(&c, "full, 4096 to 8192", &square, &full);
+    qkv_claim_part(&c, "window of 64, 4096 to 8192", &linear, &local);
+    qkv_claim_part(&c, "RNN, 4096 to 8192", &linear, &rnn);
+    qkv_claim_count(&c, "full, 256 to 512, below n^2 by more than the spread", isnan(early.high) ? NAN : early.high < 2, 1);
+    qkv_outcome_add_claim(o, &c, "");
+}
+
+static void conclude(qkv_run *run, qkv_outcome *o) {
+    for (int64_t d = 0; d < 2; d++)
+        for (int64_t pass = 0; pass < 2; pass++) table_of(run, d, pass, o);
+    table_of_crossings(run, o);
+    claim_step_time(run, o);
+    claim_speech(run, o);
+    claim_growth(run, o);
+}
+
+const qkv_experiment qkv_experiment_speed = {
+    .name = "speed",
+    .summary = "time of attention, RNN, GRU and LSTM by the length of the text",
+    .self_size = sizeof(speed),
+    .seeds = 3,
+    .prepare = prepare,
+    .measure = measure,
+    .conclude = conclude,
+};

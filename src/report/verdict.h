@@ -1,0 +1,52 @@
+/* What a measurement says about a claim. */
+#ifndef QKV_REPORT_VERDICT_H
+#define QKV_REPORT_VERDICT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qkv/compare.h"
+
+/* A quantity with the interval in which it lies with 95 % confidence. */
+typedef struct qkv_estimate {
+    double value, low, high; /* value NaN: not measured. low, high NaN: nothing is known of the spread */
+    double deviation;        /* of a sample; NaN below two */
+    int64_t count;           /* measurements */
+} qkv_estimate;
+
+/* Mean and interval by Student's t over the measurements that are numbers; one alone has no interval. `error`: a standard error on
+ * top that is the same for all of them (that of the rows they are all scored on), added in quadrature. */
+qkv_estimate qkv_estimate_mean(const double *measured, int64_t count, double error);
+
+/* The same of the quotient of two positive quantities a[i] / b[i], by their logarithms. */
+qkv_estimate qkv_estimate_ratio(const double *a, const double *b, int64_t count);
+
+/* The quotient of two times known by median and extremes of their repeats: the interval is that of the extremes. */
+qkv_estimate qkv_estimate_quotient(const qkv_estimate *a, const qkv_estimate *b);
+
+/* What is exact: no spread. */
+qkv_estimate qkv_estimate_exact(double value);
+
+typedef struct qkv_asked {
+    double figure;      /* of the claim; infinite: any size in this direction from `nothing` */
+    double slack;       /* half a unit of its last digit */
+    double nothing;     /* the value that means "no difference" (0 of a difference, 1 of a quotient); NaN: there is none */
+    const char *format; /* how a value is printed: "%+.1f points"; one double goes in */
+    double scale;       /* times the value */
+} qkv_asked;
+
+/* holds: the interval contains the figure and not `nothing`.
+ * in part: it contains neither, but ours is on the figure's side of `nothing`: the direction is right, the size is not.
+ * does not hold: ours is on the other side, or the interval contains `nothing` and not the figure.
+ * cannot be judged: both are inside the spread, or there is no spread to judge by.
+ * Of a direction alone: holds where all of the interval lies on its side, does not where all of it lies on the other. */
+qkv_verdict qkv_judge(const qkv_asked *asked, const qkv_estimate *ours, char *why, size_t size);
+
+/* Of a claim about `all` things, exactly known for each, that is true of `good`; NaN: some are not measured. */
+qkv_verdict qkv_judge_count(double good, int64_t all, char *why, size_t size);
+
+/* Of a claim in parts: all hold, none holds (and all could be judged), or something between. */
+qkv_verdict qkv_judge_parts(const qkv_verdict *parts, int64_t count);
+
+#endif

@@ -1,0 +1,91 @@
+# qkv compare: experiments, their verdicts, files, wrong use, Ctrl-C.
+. "$(dirname "$0")/lib.sh"
+set -m
+
+# An experiment that takes no time: tables, claims, a page, JSON; and no file is left that was not asked for.
+run 0 compare order --threads 1 --seeds 2 --html page.html --json j
+empty err
+has out '^order: without positions'
+has out '^no positions +[0-9.e-]+ .* invisible$'
+has out '^learned positions +[0-9.]+ .* visible$'
+has out '^claim +article A, row 8: '
+has out '^figure +equal outputs'
+has out '^ours +largest difference'
+has out '^verdict +holds: '
+is "files" "$(ls)" "$(printf 'err\nj\nout\npage.html')"
+is experiment "$(json j experiment)" order
+is row "$(json j claims.0.row)" 8
+is article "$(json j claims.0.article)" A
+is verdict "$(json j claims.0.verdict)" holds
+for key in machine setting version summary tables.0.title claims.0.says claims.0.figure claims.0.ours claims.0.why; do
+    checks=$((checks + 1))
+    [ -n "$(json j $key)" ] || fail "no $key"
+done
+is table "$(json j tables.0.key)" order
+is cells "$(json j cells)" "$(json j done)"
+at_least "difference without positions" "$(json j tables.0.rows.0.rows)" 0
+has page.html '^<!DOCTYPE html>'
+has page.html '</html>'
+hasnt page.html 'https?:|<script|src='
+run 0 compare order --threads 2 --seeds 2 --json -
+is "the same with two threads" "$(json out tables.0.rows.0.words)" "$(json j tables.0.rows.0.words)"
+
+# Cells are kept where that was asked for, and taken from there.
+run 0 compare order --seeds 1 --resume cells --json a
+at_least "lines of cells" "$(lines cells)" 2
+head -n 1 cells | grep -q '"qkv":"cells"' || fail "the first line of the cells"
+run 0 compare order --seeds 1 --resume cells --json b
+has err '^([0-9]+) of \1 measurements were taken from cells$'
+is taken "$(json b taken)" "$(json b cells)"
+is "same tables" "$(json a tables)" "$(json b tables)"
+run 0 compare order --seeds 2 --resume cells --json b # half of them are there
+is taken "$(json b taken)" "$(json a cells)"
+printf '{"cell":"half' >> cells
+run 0 compare order --seeds 3 --resume cells
+has err 'warning: cells: line [0-9]+ is no cell; measured anew'
+printf 'label\ttext\n' > data.tsv
+run 1 compare order --resume data.tsv
+has err 'data.tsv: is not a file of cells'
+is "the data" "$(cat data.tsv)" "$(printf 'label\ttext')"
+
+# What cannot be.
+run 2 compare
+run 2 compare --quick
+has err 'which experiment\? There is: speed, heads, length, gradients, order'
+run 2 compare headss
+has err "there is no experiment 'headss'; there is: speed"
+run 2 compare order heads
+run 2 compare order --seeds 0
+run 2 compare order --data data.tsv --quick
+has err "data: 'order' reads no data"
+run 2 compare order --html -
+run 2 compare order --resume -
+run 2 compare heads --data -
+run 2 compare order --html x --json x
+has err '--html and --json name the same file'
+run 1 compare order --html nowhere/page.html
+run 1 compare order --json nowhere/j
+run 1 compare heads --data nowhere.tsv --quick
+has err 'nowhere.tsv: No such file'
+printf 'a\tone\na\ttwo\n' > one.tsv
+run 1 compare heads --data one.tsv --quick
+has err 'all rows have one label'
+
+# Ctrl-C: what is done is printed and kept, and it says how to go on.
+for signal in INT:130 TERM:143; do
+    last="qkv compare, then ${signal%:*}"
+    rm -f kept
+    "$QKV" compare heads --threads 1 --quick --resume kept --json j > out 2> err &
+    pid=$!
+    wait_for kept '"cell"' $pid
+    kill "-${signal%:*}" $pid
+    wait $pid
+    is "exit code after $signal" $? "${signal#*:}"
+    has out '^claim +article A, row 3: '
+    has out '^verdict +cannot be judged: '
+    has err 'measurements are done and are in kept\. To go on:$'
+    has err '^qkv compare heads --threads 1 --quick --resume kept --json j$'
+    at_least "done" "$(json j done)" 1
+    is "verdict of what is exact" "$(json j claims.0.verdict)" "holds in part"
+done
+finish

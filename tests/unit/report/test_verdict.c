@@ -1,0 +1,127 @@
+/* Verdicts over made-up measurements: each one is reached, by what the measurements say. */
+#include "support.h"
+
+#include <math.h>
+
+#include "report/verdict.h"
+
+static const qkv_asked POINTS = {0.043, 0.0015, 0, "%+.1f points", 100}, TIMES = {7.7, 0.05, 1, "%.2f times", 1};
+
+static qkv_verdict judge(const qkv_asked *asked, const double *measured, int64_t count, double error, char why[320]) {
+    const qkv_estimate e = qkv_estimate_mean(measured, count, error);
+    return qkv_judge(asked, &e, why, 320);
+}
+
+static void each_verdict_is_reached(void **state) {
+    (void)state;
+    char why[320];
+    const double as_claimed[] = {0.040, 0.044, 0.046}, smaller[] = {0.009, 0.010, 0.011}, none[] = {-0.004, 0.001, 0.003},
+                 other_way[] = {-0.021, -0.020, -0.022}, wide[] = {-0.05, 0.02, 0.09}, larger[] = {0.099, 0.1, 0.101};
+    assert_int_equal(judge(&POINTS, as_claimed, 3, 0, why), QKV_HOLDS);
+    assert_non_null(
+        strstr(why, "+4.3 points (95 % interval +3.6 points to +5.1 points, 3 measurements): the claim's +4.3 points is within"));
+    assert_int_equal(judge(&POINTS, smaller, 3, 0, why), QKV_HOLDS_IN_PART);
+    assert_non_null(strstr(why, "the direction is right"));
+    assert_int_equal(judge(&POINTS, larger, 3, 0, why), QKV_HOLDS_IN_PART);
+    assert_int_equal(judge(&POINTS, none, 3, 0, why), QKV_DOES_NOT_HOLD);
+    assert_non_null(strstr(why, "no difference beyond the spread"));
+    assert_int_equal(judge(&POINTS, other_way, 3, 0, why), QKV_DOES_NOT_HOLD);
+    assert_non_null(strstr(why, "the other way round"));
+    assert_int_equal(judge(&POINTS, wide, 3, 0, why), QKV_CANNOT_BE_JUDGED);
+    assert_non_null(strstr(why, "both no difference and the claim's"));
+}
+
+static void without_a_spread_there_is_no_verdict(void **state) {
+    (void)state;
+    char why[320];
+    const double one[] = {0.043}, missing[] = {NAN, NAN};
+    assert_int_equal(judge(&POINTS, one, 1, 0, why), QKV_CANNOT_BE_JUDGED);
+    assert_non_null(strstr(why, "+4.3 points by one measurement"));
+    assert_int_equal(judge(&POINTS, one, 1, 0.005, why), QKV_CANNOT_BE_JUDGED); /* that of the rows is not all */
+    assert_int_equal(judge(&POINTS, missing, 2, 0.1, why), QKV_CANNOT_BE_JUDGED);
+    assert_int_equal(judge(&POINTS, NULL, 0, 0, why), QKV_CANNOT_BE_JUDGED);
+    assert_string_equal(why, "not measured");
+}
+
+/* The last digit of the figure decides how near is near enough. */
+static void a_figure_is_as_exact_as_it_is_given(void **state) {
+    (void)state;
+    char why[320];
+    const qkv_asked exact = {68.7, 0.05, NAN, "%.1f G", 1};
+    qkv_estimate e = qkv_estimate_exact(68.7195);
+    assert_int_equal(qkv_judge(&exact, &e, why, sizeof why), QKV_HOLDS);
+    assert_string_equal(why, "68.7 G, as claimed");
+    e = qkv_estimate_exact(68.76);
+    assert_int_equal(qkv_judge(&exact, &e, why, sizeof why), QKV_DOES_NOT_HOLD);
+    assert_string_equal(why, "68.8 G, not the claim's 68.7 G");
+    /* A claim of no difference holds where there is none. */
+    const qkv_asked equal = {0, 0.0005, 0, "%+.1f points", 100};
+    const double none[] = {-0.001, 0.001, 0.0002};
+    assert_int_equal(judge(&equal, none, 3, 0, why), QKV_HOLDS);
+}
+
+static void directions(void **state) {
+    (void)state;
+    char why[320];
+    const qkv_asked up = {INFINITY, 0, 0, "%+.1f points", 100}, down = {-INFINITY, 0, 0, "%+.1f points", 100};
+    const double more[] = {0.03, 0.031, 0.029}, either[] = {-0.03, 0.03, 0.01};
+    assert_int_equal(judge(&up, more, 3, 0, why), QKV_HOLDS);
+    assert_int_equal(judge(&down, more, 3, 0, why), QKV_DOES_NOT_HOLD);
+    assert_int_equal(judge(&up, either, 3, 0, why), QKV_CANNOT_BE_JUDGED);
+}
+
+static void quotients_are_judged_by_their_logarithms(void **state) {
+    (void)state;
+    char why[320];
+    const double slow[] = {7.6, 15.6, 3.84}, fast[] = {1, 2, 0.5}, same[] = {1.01, 1.98, 0.505};
+    qkv_estimate e = qkv_estimate_ratio(slow, fast, 3);
+    assert_true(fabs(e.value - 7.69) < 0.02 && e.low > 7.4 && e.high < 8);
+    assert_int_equal(qkv_judge(&TIMES, &e, why, sizeof why), QKV_HOLDS);
+    e = qkv_estimate_ratio(same, fast, 3);
+    assert_int_equal(qkv_judge(&TIMES, &e, why, sizeof why), QKV_DOES_NOT_HOLD);
+    e = qkv_estimate_ratio(fast, slow, 3); /* as much faster */
+    assert_int_equal(qkv_judge(&TIMES, &e, why, sizeof why), QKV_DOES_NOT_HOLD);
+    assert_non_null(strstr(why, "the other way round"));
+}
+
+static void estimates(void **state) {
+    (void)state;
+    const double x[] = {1, 2, NAN, 3};
+    qkv_estimate e = qkv_estimate_mean(x, 4, 0);
+    assert_true(e.count == 3 && e.value == 2 && fabs(e.deviation - 1) < 1e-12);
+    assert_true(fabs(e.high - 2 - 4.303 / sqrt(3)) < 1e-3 && fabs(e.low + e.high - 4) < 1e-12);
+    const qkv_estimate wider = qkv_estimate_mean(x, 4, 1);
+    assert_true(fabs(wider.high - 2 - sqrt(4.303 * 4.303 / 3 + 1.96 * 1.96)) < 1e-3);
+}
+
+static void parts(void **state) {
+    (void)state;
+    const qkv_verdict y = QKV_HOLDS, p = QKV_HOLDS_IN_PART, n = QKV_DOES_NOT_HOLD, o = QKV_CANNOT_BE_JUDGED;
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){y, y}, 2), QKV_HOLDS);
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){n, n}, 2), QKV_DOES_NOT_HOLD);
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){y, n}, 2), QKV_HOLDS_IN_PART);
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){n, p}, 2), QKV_HOLDS_IN_PART);
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){y, n, o}, 3), QKV_HOLDS_IN_PART);
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){y, o}, 2), QKV_CANNOT_BE_JUDGED);
+    assert_int_equal(qkv_judge_parts((const qkv_verdict[]){n, o}, 2), QKV_CANNOT_BE_JUDGED);
+    assert_int_equal(qkv_judge_parts(NULL, 0), QKV_CANNOT_BE_JUDGED);
+    char why[320];
+    assert_int_equal(qkv_judge_count(6, 6, why, sizeof why), QKV_HOLDS);
+    assert_int_equal(qkv_judge_count(5, 6, why, sizeof why), QKV_HOLDS_IN_PART);
+    assert_string_equal(why, "5 of 6");
+    assert_int_equal(qkv_judge_count(0, 6, why, sizeof why), QKV_DOES_NOT_HOLD);
+    assert_int_equal(qkv_judge_count(NAN, 6, why, sizeof why), QKV_CANNOT_BE_JUDGED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_verdict_is_reached),
+        cmocka_unit_test(without_a_spread_there_is_no_verdict),
+        cmocka_unit_test(a_figure_is_as_exact_as_it_is_given),
+        cmocka_unit_test(directions),
+        cmocka_unit_test(quotients_are_judged_by_their_logarithms),
+        cmocka_unit_test(estimates),
+        cmocka_unit_test(parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
