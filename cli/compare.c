@@ -50,7 +50,7 @@ static void on_progress(void *user, const qkv_compare_progress *p) {
 
 /* ---- files ---- */
 
-static int known(const char *what) {
+int compare_known(const char *what) {
     for (int64_t i = 0; qkv_compare_name(i); i++)
         if (!strcmp(what, qkv_compare_name(i))) return 1;
     return 0;
@@ -72,16 +72,16 @@ static int check_files(const cli_verb *verb, const compare_run *run) {
         return cli_wrong_use(verb, "the data is read anew when the run goes on, and cannot be standard input");
     if (v->html && cli_check_place(v->html, "a page") != CLI_GO_ON) return CLI_FAILED;
     if (v->json && strcmp(v->json, "-") && cli_check_place(v->json, "JSON") != CLI_GO_ON) return CLI_FAILED;
-    return run->cells ? cli_check_place(run->cells, "what is done") : CLI_GO_ON;
+    return v->resume ? cli_check_place(v->resume, "what is done") : CLI_GO_ON;
 }
 
-/* A run that takes longer than a taste is worth keeping, asked or not, if there is a place to. */
+/* A run that takes longer than a taste is worth keeping, asked or not. */
 static void choose_cells(compare_run *run) {
     const compare_values *v = run->values;
     if (v->resume) {
         run->cells = cli_alloc(strlen(v->resume) + 1);
         strcpy(run->cells, v->resume);
-    } else if (!v->quick && access(".", W_OK) == 0) {
+    } else if (!v->quick) {
         run->cells = cli_alloc(strlen(run->what) + 32);
         sprintf(run->cells, "qkv-compare-%s.cells", run->what);
         run->own_cells = 1;
@@ -91,13 +91,12 @@ static void choose_cells(compare_run *run) {
 /* ---- results ---- */
 
 static int write_json(const compare_values *v, const qkv_compare_result *result) {
-    FILE *to = strcmp(v->json, "-") ? fopen(v->json, "w") : stdout;
+    FILE *to = fopen(v->json, "w");
     if (!to) {
         cli_say("%s: %s", v->json, strerror(errno));
         return CLI_FAILED;
     }
     cli_json_line(to, compare_json(result), JSON_INDENT(1));
-    if (to == stdout) return CLI_GO_ON;
     int failed = ferror(to);
     if (!fclose(to) && !failed) return CLI_GO_ON;
     cli_say("%s: %s", v->json, strerror(errno));
@@ -106,9 +105,15 @@ static int write_json(const compare_values *v, const qkv_compare_result *result)
 
 static int write_results(qkv_ctx *ctx, const compare_run *run, const qkv_compare_result *result) {
     const compare_values *v = run->values;
+    const int json_alone = v->json && !strcmp(v->json, "-");
     int code = CLI_GO_ON;
-    if (!v->json || strcmp(v->json, "-")) compare_print(stdout, result);
-    if (v->json) code = write_json(v, result);
+    errno = 0;
+    if (json_alone)
+        cli_json_line(stdout, compare_json(result), JSON_INDENT(1));
+    else
+        compare_print(stdout, result);
+    if (fflush(stdout) || ferror(stdout)) code = cli_output_failed(errno);
+    if (v->json && !json_alone && write_json(v, result) != CLI_GO_ON) code = CLI_FAILED;
     if (v->html) {
         qkv_status status = qkv_compare_write_page(ctx, result, v->html);
         if (status != QKV_OK) code = cli_fail(ctx, status);
@@ -128,9 +133,13 @@ static void say_word(const char *word) {
 }
 
 static void say_how_to_go_on(const compare_run *run, const qkv_compare_result *result) {
+    if (result->done == 0) {
+        fputs("qkv: stopped before anything was measured\n", stderr);
+        return;
+    }
     fprintf(stderr, "qkv: stopped; %s of %s measurements are done", cli_count(result->done).s, cli_count(result->cells).s);
-    if (!run->cells) {
-        fputs(" and were not kept\n", stderr);
+    if (!result->kept) {
+        fputs(run->cells ? " and could not be kept\n" : " and were not kept\n", stderr);
         return;
     }
     fprintf(stderr, " and are in %s. To go on:\nqkv", run->cells);
@@ -138,9 +147,10 @@ static void say_how_to_go_on(const compare_run *run, const qkv_compare_result *r
     fputc('\n', stderr);
 }
 
-static int finish(qkv_ctx *ctx, compare_run *run, qkv_status status, const qkv_compare_result *result) {
+static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_status status, const qkv_compare_result *result) {
     cli_progress_clear(&run->progress);
     cli_signals_phase(CLI_SAVED);
+    if (status == QKV_BAD_ARGUMENT) return cli_wrong_use(verb, "--%s", qkv_message(ctx)); /* "data: 'order' reads no data" */
     if (!result) return cli_signals_got() && status == QKV_STOPPED ? CLI_SIGNAL + cli_signals_got() : cli_fail(ctx, status);
     int code = write_results(ctx, run, result);
     if (status == QKV_STOPPED) {
@@ -151,7 +161,11 @@ static int finish(qkv_ctx *ctx, compare_run *run, qkv_status status, const qkv_c
         fprintf(stderr, "%s of %s measurements were taken from %s\n", cli_count(result->taken).s, cli_count(result->cells).s,
                 run->cells);
     if (code != CLI_GO_ON) return code;
-    if (run->own_cells) unlink(run->cells);
+    if (!run->own_cells || !result->kept) return CLI_DONE;
+    if (result->others == 0)
+        unlink(run->cells);
+    else
+        fprintf(stderr, "%s stays: it has what other runs measured (%s)\n", run->cells, cli_count(result->others).s);
     return CLI_DONE;
 }
 
@@ -174,7 +188,7 @@ static int compare(const cli_verb *verb, compare_run *run) {
     cli_signals_stoppable();
     cli_signals_phase(CLI_MEASURES);
     qkv_status status = qkv_compare_run(ctx, &o, &callbacks, &result);
-    code = finish(ctx, run, status, result);
+    code = finish(verb, ctx, run, status, result);
     qkv_compare_free(ctx, result);
     qkv_ctx_free(ctx);
     return code;
@@ -196,7 +210,7 @@ static int run_compare(const cli_verb *verb, int argc, char **argv) {
     int code = cli_parse(verb, argc, argv, 1, &values, &args);
     if (code != CLI_GO_ON) return code;
     compare_run run = {.values = &values, .what = args.count ? args.words[0] : NULL, .argv = argv - 1, .argc = argc + 1};
-    if (!run.what || !known(run.what)) {
+    if (!run.what || !compare_known(run.what)) {
         code = wrong_experiment(verb, run.what);
     } else {
         choose_cells(&run);
@@ -223,7 +237,8 @@ const cli_verb cli_compare = {
         "order: without positions the order of words is invisible; with each way to tell positions it is not.\n\n"
         "Without --data networks learn tasks that the program makes: recall at a distance and nested list operations.\n\n"
         "What is done is kept in a file as it gets done, and the same command goes on from there; the file goes when all is done, "
-        "unless --resume names it. Ctrl-C ends after the step at hand and prints what the part that is done says (exit 130).",
+        "unless --resume names it. With --quick no file is kept. Ctrl-C ends after the step at hand and prints what the part that "
+        "is done says (exit 130).",
     .examples = "compare order\n"
                 "compare speed --quick\n"
                 "compare heads --data train.tsv --html heads.html",

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-enum { WIDTH = 100, CELL = 96 };
+enum { WIDTH = 100, CELL = 512 };
 
 /* ---- numbers ---- */
 
@@ -127,7 +127,6 @@ void compare_print(FILE *to, const qkv_compare_result *r) {
     wrapped(to, r->setting, 0);
     for (int64_t i = 0; i < r->tables; i++) print_table(to, &r->table[i]);
     for (int64_t i = 0; i < r->claims; i++) print_claim(to, &r->claim[i]);
-    fflush(to);
 }
 
 /* ---- JSON ---- */

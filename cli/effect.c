@@ -93,10 +93,24 @@ static int met(const state *at, const char *need, size_t length, char *why, size
     return 0;
 }
 
+/* One of several: "model=transformer,pooling=attention"; else why not the first. */
+static int one_met(const state *at, const char *need, size_t length, char *why, size_t size) {
+    char spare[256];
+    size_t n = strcspn(need, ", ");
+    if (met(at, need, n, why, size)) return 1;
+    while (n < length) {
+        const char *other = need + n + 1;
+        const size_t more = strcspn(other, ", ");
+        if (met(at, other, more, spare, sizeof spare)) return 1;
+        n += 1 + more;
+    }
+    return 0;
+}
+
 static int all_met(const state *at, const char *needs, char *why, size_t size) {
     for (const char *need = needs; need && *need;) {
         const size_t length = strcspn(need, " ");
-        if (!met(at, need, length, why, size)) return 0;
+        if (!one_met(at, need, length, why, size)) return 0;
         need += length + strspn(need + length, " ");
     }
     return 1;

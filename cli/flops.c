@@ -9,6 +9,7 @@ enum { MOST_SEQUENCES = 1 << 20, MOST_TOKENS = 1 << 24, USUAL_TOKENS = 1024 };
 typedef struct flops_values {
     const char *seq, *lengths, *data, *by;
     int64_t batch, threads;
+    double peak;
     int bias, no_bias, json, measure, no_time;
 } flops_values;
 
@@ -18,12 +19,15 @@ static const cli_option options[] = {
      "tokens of a sequence; A-B: lengths spread evenly from A to B [of a model its limit, else 1024]"},
     {"batch", 0, CLI_INT, AT(batch), "N", "1", 0, MOST_SEQUENCES, "sequences"},
     {"lengths", 0, CLI_TEXT, AT(lengths), "FILE", NULL, 0, 0, "the tokens of each sequence, numbers with white space between"},
-    {"data", 0, CLI_TEXT, AT(data), "FILE", NULL, 0, 0, "with MODEL: the texts of a data file, as one batch"},
+    {"data", 0, CLI_TEXT, AT(data), "FILE", NULL, 0, 0, "with MODEL: the texts of a data file, labelled or not, as one batch"},
     {"bias", 0, CLI_FLAG, AT(bias), NULL, NULL, 0, 0, "an attention layer alone has biases"},
     {"no-bias", 0, CLI_FLAG, AT(no_bias), NULL, NULL, 0, 0, "the layers have none"},
     {"by", 0, CLI_TEXT, AT(by), "WHAT", "op", 0, 0, "rows of the table: op or layer"},
     {"json", 0, CLI_FLAG, AT(json), NULL, NULL, 0, 0, "print everything as one JSON object"},
-    {"measure", 0, CLI_FLAG, AT(measure), NULL, NULL, 0, 0, "run the case of qkv bench that is nearest, for the time to expect"},
+    {"measure", 0, CLI_FLAG, AT(measure), NULL, NULL, 0, 0,
+     "run the case of qkv bench that is nearest, for the time to expect here"},
+    {"peak", 0, CLI_REAL, AT(peak), "GFLOPS", NULL, 1e-3, 1e12,
+     "of another machine, in 1e9 FLOP/s, for the least time; nothing is measured here"},
     {"no-time", 0, CLI_FLAG, AT(no_time), NULL, NULL, 0, 0, "measure nothing: no time is given"},
     {"threads", 0, CLI_INT, AT(threads), "N", "0", 0, 1024, "threads that it would run with; 0: every core allowed"},
 };
@@ -34,7 +38,8 @@ static const cli_need needs[] = {
     {"lengths", "!data"},
     {"bias", "model=transformer !layers"},
     {"no-bias", "model=transformer layers"},
-    {"measure", "!no-time model=transformer"},
+    {"peak", "!no-time !measure"},
+    {"measure", "!no-time model=transformer,!layers model=transformer|rnn|lstm|gru cell=plain"},
     {NULL, NULL},
 };
 
@@ -69,6 +74,8 @@ static int spread(const cli_verb *verb, const flops_values *v, int64_t usual, ba
         if (v->seq[first]) to = length_of(v->seq + first + 1, strlen(v->seq + first + 1));
         if (from < 0 || to < from) return cli_wrong_use(verb, "--seq=%s: expected N or A-B, from 0 to %d", v->seq, MOST_TOKENS);
     }
+    if (from < to && v->batch == 1)
+        return cli_wrong_use(verb, "--seq %s: one sequence has one length; --batch 2 or more spreads them from A to B", v->seq);
     for (int64_t i = 0; i < v->batch; i++) put(b, v->batch > 1 ? from + (to - from) * i / (v->batch - 1) : to);
     return CLI_GO_ON;
 }
@@ -114,35 +121,24 @@ static int read_lengths(qkv_ctx *ctx, const char *path, batch *b) {
     return status == QKV_OK ? code : cli_fail(ctx, status);
 }
 
-static int read_texts(qkv_ctx *ctx, const qkv_model *model, const char *path, batch *b) {
-    qkv_rows *rows = NULL;
-    qkv_status status = qkv_rows_open(ctx, path, NULL, qkv_model_pair(model), &rows);
-    int code = CLI_GO_ON;
-    while (status == QKV_OK && code == CLI_GO_ON) {
-        const char *text;
-        int64_t length, count;
-        qkv_token *tokens;
-        status = qkv_rows_next(rows, &text, &length);
-        if (status != QKV_OK || !text) break;
-        status = qkv_model_tokens(model, text, length, &tokens, &count, NULL);
-        qkv_release(ctx, tokens);
-        if (status != QKV_OK) break;
-        if (b->count == MOST_SEQUENCES)
-            code = too_many(path);
-        else
-            put(b, count);
-    }
-    qkv_rows_close(rows);
-    return status == QKV_OK ? code : cli_fail(ctx, status);
+static int read_texts(qkv_ctx *ctx, const qkv_model *model, const char *path, const qkv_data_options *data, batch *b) {
+    int64_t *lengths, count;
+    const qkv_status status = qkv_flops_lengths(model, path, data, &lengths, &count);
+    if (status != QKV_OK) return cli_fail(ctx, status);
+    for (int64_t i = 0; i < count; i++) put(b, lengths[i]);
+    qkv_release(ctx, lengths);
+    return CLI_GO_ON;
 }
 
-/* The longest text that a model reads. */
-static int model_limit(qkv_ctx *ctx, const qkv_model *model, int64_t *limit) {
+/* The longest text that a model reads, and how many layers it has. */
+static int model_facts(qkv_ctx *ctx, const qkv_model *model, int64_t *longest, int64_t *layers) {
     char *text = NULL;
     qkv_status status = qkv_model_describe(model, &text);
     if (status != QKV_OK) return cli_fail(ctx, status);
     json_t *json = json_loads(text, 0, NULL);
-    *limit = json_integer_value(json_object_get(json_object_get(json, "config"), "max_length"));
+    const json_t *config = json_object_get(json, "config");
+    *longest = json_integer_value(json_object_get(config, "max_length"));
+    *layers = json_integer_value(json_object_get(config, "layers"));
     json_decref(json);
     qkv_release(ctx, text);
     return CLI_GO_ON;
@@ -150,22 +146,36 @@ static int model_limit(qkv_ctx *ctx, const qkv_model *model, int64_t *limit) {
 
 /* ---- time ---- */
 
-/* The nearest case of qkv bench: what an attention layer, a training step or a prediction of this size reaches. */
+static const char *alone_case(const qkv_flops *f, const qkv_flops_options *o) {
+    switch (o->model) {
+    case QKV_NETWORK_RNN:
+        return f->train ? "recurrence.rnn-both" : "recurrence.rnn";
+    case QKV_NETWORK_LSTM:
+        return f->train ? "recurrence.lstm-both" : "recurrence.lstm";
+    case QKV_NETWORK_GRU:
+        return f->train ? "recurrence.gru-both" : "recurrence.gru";
+    default:
+        return f->train ? "layer.both" : "layer.forward";
+    }
+}
+
+/* The nearest case of qkv bench: what an attention or recurrent layer, a training step or a prediction of this size reaches. */
 static int measure_case(qkv_ctx *ctx, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
     qkv_bench_options b;
     qkv_bench_case *cases = NULL;
     int64_t count = 0;
     qkv_bench_init(&b);
-    b.what = f->alone ? f->train ? "layer.both" : "layer.forward" : f->train ? "train.step" : "predict.encoder";
+    b.what = f->alone ? alone_case(f, o) : f->train ? "train.step" : "predict.encoder";
     b.dtype = f->dtype == QKV_COMPUTE_BF16 ? QKV_BENCH_BF16 : QKV_BENCH_F32;
     b.n = f->sequences > 0 ? (f->tokens + f->sequences - 1) / f->sequences : 1;
     if (b.n < 1) b.n = 1;
     b.batch = f->sequences > 0 ? f->sequences : 1;
     b.dim = o->dim;
-    b.heads = o->heads;
+    const int recurrent = o->model != QKV_NETWORK_TRANSFORMER;
+    if (!recurrent) b.heads = o->heads;
     if (f->alone && o->kv_heads > 0) b.kv_heads = o->kv_heads;
-    if (f->alone || f->train) b.window = (qkv_span){o->window.left, o->causal ? 0 : o->window.right};
-    if (f->train) b.dropout = f->alone ? o->attention_dropout : o->dropout;
+    if (!recurrent && (f->alone || f->train)) b.window = (qkv_span){o->window.left, o->causal ? 0 : o->window.right};
+    if (f->train && !recurrent) b.dropout = f->alone ? o->attention_dropout : o->dropout;
     if (!f->alone) b.layers = o->layers;
     if (!f->alone) b.ffn = o->ffn > 0 ? o->ffn : 4 * o->dim;
     qkv_status status = qkv_bench_list(ctx, &b, &cases, &count);
@@ -178,16 +188,29 @@ static int measure_case(qkv_ctx *ctx, const qkv_flops *f, const qkv_flops_option
     return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
 }
 
-static int measure(qkv_ctx *ctx, const flops_values *v, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
+/* Others that run meanwhile can only lower a ceiling: the highest of several looks is taken. */
+static qkv_status measure_machine(qkv_ctx *ctx, int bf16, flops_time *t) {
     qkv_machine m;
-    if (v->no_time) return CLI_GO_ON;
-    qkv_status status = qkv_machine_measure(ctx, 0.3, 1, &m);
-    if (status == QKV_NO_MEMORY) status = qkv_machine_measure(ctx, 0.1, 0, &m);
-    if (status != QKV_OK) return cli_fail(ctx, status);
+    for (int look = 0; look < FLOPS_LOOKS; look++) {
+        const int bytes = look == FLOPS_LOOKS / 2;
+        qkv_status status = qkv_machine_measure(ctx, bytes ? 0.2 : 0.05, bytes, &m);
+        if (status == QKV_NO_MEMORY && bytes) status = qkv_machine_measure(ctx, 0.05, 0, &m);
+        if (status != QKV_OK) return status;
+        const double gflops = bf16 && m.bf16_gflops > 0 ? m.bf16_gflops : m.fma_gflops;
+        if (gflops > t->gflops) t->gflops = gflops;
+        if (bytes) t->read_gbs = m.memory.read_gbs;
+    }
     t->threads = m.threads;
-    t->gflops = f->dtype == QKV_COMPUTE_BF16 && m.bf16_gflops > 0 ? m.bf16_gflops : m.fma_gflops;
-    t->read_gbs = m.memory.read_gbs;
+    return QKV_OK;
+}
+
+static int measure(qkv_ctx *ctx, const flops_values *v, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
+    if (v->no_time || f->total.total.macs == 0) return CLI_GO_ON;
+    const qkv_status status = v->peak > 0 ? QKV_OK : measure_machine(ctx, f->dtype == QKV_COMPUTE_BF16, t);
+    if (status != QKV_OK) return cli_fail(ctx, status);
+    if (v->peak > 0) t->gflops = v->peak;
     t->floor_s = t->gflops > 0 ? 2e-9 * f->total.total.macs / t->gflops : 0;
+    t->tokens_per_s = t->floor_s > 0 ? (double)f->tokens / t->floor_s : 0;
     t->bytes_s = t->read_gbs > 0 ? 1e-9 * f->total.total.bytes / t->read_gbs : 0;
     if (!v->measure) return CLI_GO_ON;
     int code = measure_case(ctx, f, o, t);
@@ -208,30 +231,48 @@ typedef struct flops_run {
     qkv_flops *flops, *other, *one_head;
 } flops_run;
 
+static int is_of_data(const char *name) {
+    const qkv_option_table *table = qkv_data_options_table();
+    for (size_t i = 0; i < table->count; i++)
+        if (!strcmp(table->options[i].name, name)) return 1;
+    return 0;
+}
+
 /* A network comes from a file or from options, not from both. */
-static int open_model(flops_run *r, int64_t *usual) {
-    static const char *const ours[] = {"train", "recompute", "dtype"};
-    int dtype = 0;
+static int check_settings(const flops_run *r, int *dtype) {
     for (int i = 0; i < r->args->setting_count; i++) {
-        int known = 0;
-        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++) known |= !strcmp(r->args->settings[i].name, ours[k]);
-        if (!known)
-            return cli_wrong_use(r->verb, "--%s is of a network that is described, and MODEL is one", r->args->settings[i].name);
-        dtype |= !strcmp(r->args->settings[i].name, "dtype");
+        const char *name = r->args->settings[i].name;
+        const int passes = !strcmp(name, "train") || !strcmp(name, "recompute");
+        *dtype |= !strcmp(name, "dtype");
+        if (is_of_data(name) && !r->values->data) return cli_wrong_use(r->verb, "--%s has no effect without --data", name);
+        if (r->args->count && !passes && strcmp(name, "dtype") && !is_of_data(name))
+            return cli_wrong_use(r->verb, "--%s is of a network that is described, and MODEL is one", name);
     }
-    if (r->values->bias || r->values->no_bias)
+    if (r->args->count && (r->values->bias || r->values->no_bias))
         return cli_wrong_use(r->verb, "biases are of a network that is described, and MODEL is one");
-    if (r->values->measure)
+    if (r->args->count && r->values->measure)
         return cli_wrong_use(r->verb, "--measure is for a network that is described; 'qkv bench predict' measures predictions");
+    if (r->values->data && !r->args->count)
+        return cli_wrong_use(r->verb, "--data has no effect without MODEL: its tokenizer counts the tokens");
+    return CLI_GO_ON;
+}
+
+static int open_model(flops_run *r, int dtype, int64_t *usual) {
     qkv_status status = qkv_model_load(r->ctx, r->args->words[0], &r->model);
     if (status != QKV_OK) return cli_fail(r->ctx, status);
     if (!dtype) r->options.dtype = (int)qkv_model_compute(r->model);
-    return model_limit(r->ctx, r->model, usual);
+    return model_facts(r->ctx, r->model, usual, &r->options.layers);
+}
+
+static int check_effects(const flops_run *r) {
+    const cli_facts facts = {.labels = "no labels are read here",
+                             .pair = !r->model || qkv_model_pair(r->model) ? NULL : "the model reads one text a row"};
+    return cli_check_effects(r->verb, r->args, r->values, &r->options, &facts);
 }
 
 static int make_batch(flops_run *r, int64_t usual) {
     const flops_values *v = r->values;
-    if (v->data) return read_texts(r->ctx, r->model, v->data, &r->batch);
+    if (v->data) return read_texts(r->ctx, r->model, v->data, &r->options.data, &r->batch);
     if (v->lengths) return read_lengths(r->ctx, v->lengths, &r->batch);
     return spread(r->verb, v, usual, &r->batch);
 }
@@ -269,9 +310,9 @@ static int count(flops_run *r) {
     flops_variants variants = {0};
     flops_time time = {0};
     int64_t usual = USUAL_TOKENS;
-    int code = r->args->count ? open_model(r, &usual) : CLI_GO_ON;
-    if (code == CLI_GO_ON && v->data && !r->model)
-        code = cli_wrong_use(r->verb, "--data has no effect without MODEL: its tokenizer counts the tokens");
+    int dtype = 0, code = check_settings(r, &dtype);
+    if (code == CLI_GO_ON && r->args->count) code = open_model(r, dtype, &usual);
+    if (code == CLI_GO_ON) code = check_effects(r);
     if (code == CLI_GO_ON) code = make_batch(r, usual);
     if (code == CLI_GO_ON) code = count_with(r, &r->options, &r->flops);
     const int alone = code == CLI_GO_ON && r->flops->alone && r->options.model == QKV_NETWORK_TRANSFORMER;
@@ -296,7 +337,6 @@ static int run_flops(const cli_verb *verb, int argc, char **argv) {
     if (code == CLI_GO_ON && strcmp(values.by, "op") && strcmp(values.by, "layer"))
         code = cli_wrong_use(verb, "--by=%s: expected op or layer", values.by);
     r.options.biases = values.bias ? QKV_FLOPS_BIASES_YES : values.no_bias ? QKV_FLOPS_BIASES_NO : QKV_FLOPS_BIASES_AUTO;
-    if (code == CLI_GO_ON && !args.count) code = cli_check_effects(verb, &args, &values, &r.options, NULL);
     if (code == CLI_GO_ON) code = count(&r);
     free(r.batch.lengths);
     qkv_release(r.ctx, r.flops);
@@ -326,11 +366,13 @@ const cli_verb cli_flops = {
                 "flops --dim 512 --heads 1 --seq 1024 --batch 32 --no-output-projection\n"
                 "flops --model lstm --dim 512 --seq 512 --batch 32 --train\n"
                 "flops --layers 6 --dim 512 --heads 8 --seq 33-95 --batch 64 --train --by layer\n"
-                "flops news.model --data news.txt --json",
+                "flops --layers 6 --dim 512 --heads 8 --seq 512 --batch 64 --train --peak 19500\n"
+                "flops news.model --data train.tsv --train --json",
     .options = options,
     .count = sizeof options / sizeof *options,
     .needs = needs,
     .struct_size = sizeof(flops_values),
     .table = qkv_flops_options_table,
+    .no_labels = 1,
     .run = run_flops,
 };

@@ -4,11 +4,15 @@
 
 #include "cli.h"
 
-/* The time that no program could beat: the useful multiply-adds at the measured ceiling of all threads. */
+enum { FLOPS_LOOKS = 5 };
+
+/* The time that no program could beat: the useful multiply-adds at the ceiling of all threads, the highest of FLOPS_LOOKS, or at
+ * the one that was given. */
 typedef struct flops_time {
-    int threads; /* 0: nothing was measured */
-    double gflops, read_gbs;
-    double floor_s, bytes_s;  /* of the products; of all bytes, as if no cache held any */
+    int threads;             /* 0: nothing was measured */
+    double gflops, read_gbs; /* 0: there is no time */
+    double floor_s, tokens_per_s;
+    double bytes_s;           /* of all bytes, as if no cache held any */
     double share, expected_s; /* with --measure: what bench reaches, and the floor at that share; 0: not measured */
     char bench_case[64];
 } flops_time;

@@ -86,9 +86,14 @@ static void memory(const qkv_flops *f) {
 }
 
 static void times(const flops_time *t) {
-    if (t->threads == 0) return;
-    printf("time        at least %s: the useful multiply-adds at the FMA peak measured now, %s (%s)\n", duration(t->floor_s).s,
-           cli_si(1e9 * t->gflops, "FLOP/s").s, cli_of(t->threads, "thread").s);
+    if (t->gflops == 0) return;
+    printf("time        at least %s: the useful multiply-adds at ", duration(t->floor_s).s);
+    if (t->threads > 0)
+        printf("the FMA peak measured now, %s (the highest of %d, %s)\n", cli_si(1e9 * t->gflops, "FLOP/s").s, (int)FLOPS_LOOKS,
+               cli_of(t->threads, "thread").s);
+    else
+        printf("the peak that was given, %s\n", cli_si(1e9 * t->gflops, "FLOP/s").s);
+    printf("            at most %s\n", cli_si(t->tokens_per_s, "tokens/s").s);
     if (t->read_gbs > 0)
         printf("            (all bytes from memory, as if there were no caches: %s at %s)\n", duration(t->bytes_s).s,
                cli_si(1e9 * t->read_gbs, "B/s").s);
@@ -105,7 +110,7 @@ void flops_text(const qkv_flops *f, int by_layer, const flops_variants *variants
                100 * f->pairs / f->all_pairs);
     by_part(f, by_layer);
     if (f->train) by_pass(f);
-    if (variants) difference(variants);
+    if (variants && f->total.total.macs > 0) difference(variants);
     memory(f);
     times(time);
     puts("\nmul-adds: useful multiply-adds of products; executed: those that whole tiles compute. FLOP: 2 a\n"
@@ -155,10 +160,11 @@ static json_t *or_null(double x) {
 }
 
 static json_t *time_json(const flops_time *t) {
-    if (t->threads == 0) return json_null();
-    return json_pack("{s:i, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "threads", t->threads, "fma_gflops", or_null(t->gflops),
-                     "memory_read_gbs", or_null(t->read_gbs), "floor_s", t->floor_s, "bytes_s", or_null(t->bytes_s), "share",
-                     or_null(t->share), "expected_s", or_null(t->expected_s), "case",
+    if (t->gflops == 0) return json_null();
+    return json_pack("{s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o}", "threads",
+                     t->threads ? json_integer(t->threads) : json_null(), "fma_gflops", json_real(t->gflops), "memory_read_gbs",
+                     or_null(t->read_gbs), "floor_s", t->floor_s, "tokens_per_s", t->tokens_per_s, "bytes_s", or_null(t->bytes_s),
+                     "share", or_null(t->share), "expected_s", or_null(t->expected_s), "case",
                      t->bench_case[0] ? json_string(t->bench_case) : json_null());
 }
 

@@ -249,6 +249,8 @@ static int one_training(qkv_ctx *ctx, train_run *run) {
     const qkv_train_callbacks callbacks = {train_on_event, run};
     qkv_status status = qkv_classify_train(ctx, run->options, run->train, run->dev, &checkpoint, &callbacks, &model);
     int code = finish(ctx, status, model, run);
+    if (status && run->values->resume && !strncmp(qkv_message(ctx), run->resume, strlen(run->resume)))
+        fprintf(stderr, "Without --resume training begins anew, and %s is replaced.\n", run->resume);
     qkv_model_free(model);
     return code;
 }

@@ -196,16 +196,19 @@ static inline void net_same_grads(const qkv_classifier *net, const real *a, cons
     }
 }
 
-/* Operations of the products in the layers of a network over so many rows, forward; *back: those that the backward pass has beyond
- * twice these. A recurrent layer projects every row, and the gradient of its recurrent weights is a product over all rows. */
-static inline double net_layers_flops(const qkv_config *c, double rows, double *back) {
+/* Operations of the products in the layers of a network over these rows, forward, but for those along the steps of a recurrent
+ * layer. *back: what the backward pass has beyond twice these, the gradient of the recurrent weights: a product over the rows that
+ * have one before them, as each of the two passes along the steps is. */
+static inline double net_layers_flops(const qkv_config *c, const net_rows *b, double *back) {
+    double rows = (double)b->rows, steps = rows;
+    for (int64_t s = 0; s < b->batch.n_seq; s++) steps -= b->batch.offset[s + 1] > b->batch.offset[s];
     const double dim = (double)c->dim, width = (double)(c->head_dim * (c->heads + 2 * c->kv_heads)), layers = (double)c->layers;
     const bool gated = c->activation == QKV_ACT_GEGLU || c->activation == QKV_ACT_SWIGLU;
     *back = 0;
     if (!qkv_config_recurrent(c))
         return 2 * rows * layers * (dim * width + (double)(c->heads * c->head_dim) * dim + dim * (double)c->ffn * (gated ? 3 : 2));
     const int kind = (int)(c->model - QKV_NETWORK_RNN) % 3, gates = kind == 0 ? 1 : kind == 1 ? 4 : 3, directions = qkv_config_directions(c);
-    *back = 2 * rows * layers * gates * dim * dim / directions;
+    *back = 2 * steps * layers * gates * dim * dim / directions;
     return 2 * rows * layers * gates * dim * dim;
 }
 
@@ -220,7 +223,7 @@ static inline qkv_config net_grid(int i) {
     } recurrent[NET_F32_CONFIGS - NET_TRANSFORMERS] = {
         {QKV_NETWORK_RNN, QKV_CELL_PLAIN},      {QKV_NETWORK_LSTM, QKV_CELL_PLAIN},     {QKV_NETWORK_GRU, QKV_CELL_PLAIN},
         {QKV_NETWORK_BIRNN, QKV_CELL_PLAIN},    {QKV_NETWORK_BILSTM, QKV_CELL_PLAIN},   {QKV_NETWORK_BIGRU, QKV_CELL_PLAIN},
-        {QKV_NETWORK_RNN, QKV_CELL_RELU_UNITS}, {QKV_NETWORK_LSTM, QKV_CELL_PEEPHOLES}, {QKV_NETWORK_BIGRU, QKV_CELL_RESET_BEFORE},
+        {QKV_NETWORK_RNN, QKV_CELL_RELU}, {QKV_NETWORK_LSTM, QKV_CELL_PEEPHOLES}, {QKV_NETWORK_BIGRU, QKV_CELL_RESET_BEFORE},
         {QKV_NETWORK_BILSTM, QKV_CELL_PEEPHOLES}};
     qkv_config c = net_config();
     c.norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER;

@@ -93,6 +93,8 @@ typedef struct qkv_compare_result {
     const char *setting; /* sizes, data, seeds */
     int64_t cells, done; /* done < cells: it was stopped */
     int64_t taken;       /* of those done: from the file */
+    int64_t others;      /* cells in the file that are of other runs */
+    int kept;            /* 1: what is done is in the file */
     double seconds;
     int64_t tables, charts, claims;
     const qkv_compare_table *table;
@@ -116,7 +118,9 @@ typedef struct qkv_compare_callbacks {
 
 /* Runs an experiment. QKV_OK, or QKV_STOPPED when the stop callback asked: then *result has what the cells that are done give,
  * and verdicts that need others are QKV_CANNOT_BE_JUDGED. Else *result is NULL. A file of cells that is damaged is mended: lines
- * that cannot be read are left out, which is logged; one that never was a file of cells is QKV_BAD_FORMAT and stays as it is.
+ * that are not as they were written, or lack a value, are left out and measured anew, which is logged; one that never was a file of
+ * cells is QKV_BAD_FORMAT and stays as it is. One that cannot be written is logged once, and the run goes on without. Several runs
+ * may use one file at once.
  * Trainings give the same scores for any number of threads. `callbacks` may be NULL. */
 QKV_API qkv_status qkv_compare_run(qkv_ctx *ctx, const qkv_compare_options *options, const qkv_compare_callbacks *callbacks,
                                    qkv_compare_result **result) QKV_MUST_USE;

@@ -13,6 +13,7 @@
 
 #include "attention.h"
 #include "base.h"
+#include "data.h"
 #include "model.h"
 #include "options.h"
 
@@ -43,8 +44,9 @@ typedef struct qkv_flops_options {
     double dropout, attention_dropout, embedding_dropout; /* used where train is set */
     int dtype;                                            /* qkv_compute */
     /* passes */
-    int train;     /* 1: forward, backward and one update by AdamW; 0: forward */
-    int recompute; /* 1: blocks are computed again in the backward pass */
+    int train;             /* 1: forward, backward and one update by AdamW; 0: forward */
+    int recompute;         /* 1: blocks are computed again in the backward pass */
+    qkv_data_options data; /* of the file that qkv_flops_lengths reads; no count looks at them */
 } qkv_flops_options;
 
 QKV_API const qkv_option_table *qkv_flops_options_table(void);
@@ -102,6 +104,12 @@ QKV_API qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *option
  * weight a class for each run of words. A length beyond the model's limit is QKV_BAD_ARGUMENT. */
 QKV_API qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
                                          int64_t sequences, qkv_flops **flops) QKV_MUST_USE;
+
+/* The tokens of each text of a data file, as the model reads them: cut at its limit, labels left out. A file with labels is known
+ * by its first line, as where it is trained on, so training on these rows books the same; of another each line is a text. `data`
+ * may be NULL: all defaults. More than 2^20 texts are QKV_BAD_DATA. *lengths is to be given back with qkv_release. */
+QKV_API qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv_data_options *data, int64_t **lengths,
+                                     int64_t *count) QKV_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,7 @@ typedef enum qkv_network {
 } qkv_network;
 typedef enum qkv_cell_kind {
     QKV_CELL_PLAIN,
-    QKV_CELL_RELU_UNITS,  /* rnn: max(0, .) in place of tanh */
+    QKV_CELL_RELU,  /* rnn: max(0, .) in place of tanh */
     QKV_CELL_PEEPHOLES,   /* lstm: the gates see the cell (Gers et al. 2002) */
     QKV_CELL_RESET_BEFORE /* gru: reset before the recurrent product (Cho et al. 2014), not after it */
 } qkv_cell_kind;

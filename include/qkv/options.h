@@ -31,7 +31,8 @@ typedef struct qkv_option {
     const char *choices;  /* "none|sinusoidal|learned" for CHOICE, else NULL */
     const char *group;    /* heading under which help shows it */
     const char *help;     /* one line */
-    const char *needs;    /* without which it has no effect, all of it: "pretrain average=ema !steps": set, one of a|b, not set; NULL: nothing */
+    const char *needs;    /* without which it has no effect, all of it: "pretrain average=ema !steps": set, one of x|y, not set;
+                           * "a,b": one of the two is enough. NULL: nothing */
 } qkv_option;
 
 typedef struct qkv_option_table {

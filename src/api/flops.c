@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/rows.h"
 #include "models/model.h"
 #include "report/flops.h"
 
@@ -179,6 +180,7 @@ qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const
     if (options->layers == 0 && options->recompute)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute is of the layers of a network, and there is none (layers=0)");
     qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
+    QKV_TRY(qkv_config_check_causal(ctx, options->causal, options->window));
     QKV_TRY(qkv_flops_check(ctx, lengths, sequences, 1, 1, 1));
     const qkv_config config = qkv_flops_config(options, longest(lengths, sequences));
     QKV_TRY(qkv_config_check(ctx, &config));
@@ -198,4 +200,53 @@ qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options
     qkv_status status = count_network(&w, &config, lengths, sequences, flops);
     qkv_flops_end(&w);
     return status;
+}
+
+/* ---- the lengths of a data file ---- */
+
+typedef struct lengths_list {
+    int64_t *p, count, capacity;
+} lengths_list;
+
+static qkv_status add_text(const qkv_model *model, const qkv_rows *rows, const qkv_record *record, lengths_list *list) {
+    enum { MOST = 1 << 20 };
+    qkv_token *tokens;
+    int64_t count;
+    if (list->count == MOST) return qkv_fail(model->ctx, QKV_BAD_DATA, "%s: more than %d rows", qkv_rows_name(rows), (int)MOST);
+    if (list->count == list->capacity) {
+        list->capacity = 2 * list->capacity + 64;
+        QKV_TRY(qkv_grow(model->ctx, list->capacity, sizeof *list->p, &list->p));
+    }
+    QKV_TRY(qkv_model_tokens(model, record->text, record->text_size, &tokens, &count, NULL));
+    qkv_free(model->ctx, tokens);
+    list->p[list->count++] = count;
+    return QKV_OK;
+}
+
+qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv_data_options *data, int64_t **lengths,
+                             int64_t *count) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    qkv_ctx *ctx = model->ctx;
+    if (!path || !lengths || !count)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_flops_lengths: %s is NULL", !path ? "path" : !lengths ? "lengths" : "count");
+    lengths_list list = {0};
+    qkv_rows *rows;
+    qkv_record record;
+    *lengths = NULL;
+    *count = 0;
+    QKV_TRY(qkv_rows_start(ctx, path, data, QKV_WANT_TEXT, model->config.pair, &rows));
+    qkv_rows_by_content(rows);
+    qkv_status status = qkv_rows_read(rows, &record);
+    while (status == QKV_OK && record.text) {
+        status = add_text(model, rows, &record, &list);
+        if (status == QKV_OK) status = qkv_rows_read(rows, &record);
+    }
+    qkv_rows_close(rows);
+    if (status != QKV_OK) {
+        qkv_free(ctx, list.p);
+        return status;
+    }
+    *lengths = list.p;
+    *count = list.count;
+    return QKV_OK;
 }

@@ -213,7 +213,7 @@ size_t qkv_options_text(const qkv_option *option, const void *options, char *tex
     case QKV_OPTION_REAL: {
         double v;
         memcpy(&v, p, sizeof v);
-        qkv_print_real(v, out, sizeof out);
+        snprintf(out, sizeof out, "%s", qkv_plain(v).s);
         break;
     }
     case QKV_OPTION_BOOL:

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -239,6 +241,31 @@ bool qkv_file_peek(const char *path, char *text, size_t size) {
     if (n < 0) return false;
     text[n] = 0;
     return true;
+}
+
+/* ---------------------------------------------------------------- reading and writing anew */
+
+int qkv_folder_lock(const char *path) {
+    enum { TRIES = 400 }; /* two seconds */
+    char folder[4096] = ".";
+    const char *slash = strrchr(path, '/');
+    const size_t length = !slash || slash == path ? 1 : (size_t)(slash - path);
+    if (length >= sizeof folder) return -1;
+    if (slash) memcpy(folder, path, length), folder[length] = 0;
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+        if (errno != EWOULDBLOCK && errno != EINTR) break;
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+void qkv_folder_unlock(int lock) {
+    if (lock < 0) return;
+    flock(lock, LOCK_UN); /* also for a child that has it open */
+    close(lock);
 }
 
 /* ---------------------------------------------------------------- writing */

@@ -30,4 +30,9 @@ bool qkv_file_peek(const char *path, char *text, size_t size);
 
 /* ---- atomic writing: qkv/output.h ---- */
 
+/* For reading a file and writing it anew: holds off all who do the same in its folder, for as long as it takes, and gives a number
+ * for qkv_folder_unlock. Where a folder cannot be locked, or somebody has it for seconds (stopped, perhaps), -1: nobody is held off. */
+int qkv_folder_lock(const char *path);
+void qkv_folder_unlock(int lock);
+
 #endif

@@ -12,7 +12,7 @@ typedef struct recurrent {
     bool backward;
 } recurrent;
 
-static qkv_status make(qkv_bench_job *job, qkv_cell cell, bool backward) {
+static qkv_status make(qkv_bench_job *job, qkv_recur_cell cell, bool backward) {
     recurrent *r = job->self;
     const qkv_bench_case *c = job->c;
     const qkv_recurrent_shape shape = {.cell = cell, .in = c->dim, .units = c->dim, .directions = 1, .forget = 1};
@@ -27,7 +27,7 @@ static qkv_status make(qkv_bench_job *job, qkv_cell cell, bool backward) {
     job->arithmetic = true;
     /* of the steps; the first row of a sequence has no product */
     job->inside =
-        (backward ? 2 : 1) * 2.0 * (double)(rows - r->batch.n_seq) * (double)qkv_cell_gates(cell) * (double)c->dim * (double)c->dim;
+        (backward ? 2 : 1) * 2.0 * (double)(rows - r->batch.n_seq) * (double)qkv_recur_gates(cell) * (double)c->dim * (double)c->dim;
     job->x.train = job->x.keep = backward;
     if (!backward) return QKV_OK;
     QKV_TRY(qkv_bench_mat(job, rows, c->dim, QKV_BENCH_RANDOM, &r->dout));
@@ -49,22 +49,22 @@ static qkv_status pass(qkv_bench_job *job) {
 }
 
 static qkv_status lstm(qkv_bench_job *job) {
-    return make(job, QKV_CELL_LSTM, false);
+    return make(job, QKV_RECUR_LSTM, false);
 }
 static qkv_status lstm_both(qkv_bench_job *job) {
-    return make(job, QKV_CELL_LSTM, true);
+    return make(job, QKV_RECUR_LSTM, true);
 }
 static qkv_status gru(qkv_bench_job *job) {
-    return make(job, QKV_CELL_GRU, false);
+    return make(job, QKV_RECUR_GRU, false);
 }
 static qkv_status gru_both(qkv_bench_job *job) {
-    return make(job, QKV_CELL_GRU, true);
+    return make(job, QKV_RECUR_GRU, true);
 }
 static qkv_status rnn(qkv_bench_job *job) {
-    return make(job, QKV_CELL_TANH, false);
+    return make(job, QKV_RECUR_TANH, false);
 }
 static qkv_status rnn_both(qkv_bench_job *job) {
-    return make(job, QKV_CELL_TANH, true);
+    return make(job, QKV_RECUR_TANH, true);
 }
 
 static const qkv_bench_kind LSTM = {"recurrence.lstm", sizeof(recurrent), lstm, pass, NULL, NULL};

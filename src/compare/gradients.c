@@ -273,6 +273,27 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     return status;
 }
 
+static bool has(const json_t *values, const char *when, const char *what, int count) {
+    char name[40];
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s_%s_%d", when, what, i);
+        if (!qkv_values_within(values, (const char *const[]){name, NULL}, 0, 1e30)) return false;
+    }
+    return true;
+}
+
+static bool has_look(const json_t *values, const char *when) {
+    return has(values, when, "stretch", STRETCHES) && has(values, when, "layer", LAYERS) && has(values, when, "reach", 1);
+}
+
+static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
+    static const char *const counts[] = {"looks", "vanished", "counted", "exploded", NULL};
+    const gradients *g = run->self;
+    (void)trial;
+    if (!qkv_learned_whole(values, &g->lesson) || !qkv_values_within(values, counts, 0, (double)g->steps)) return false;
+    return has_look(values, "start") && (json_number_value(json_object_get(values, "diverged")) > 0 || has_look(values, "end"));
+}
+
 /* ---- results ---- */
 
 static double mean_of(const qkv_run *run, int64_t a, const char *when, const char *what, int i) {
@@ -354,8 +375,10 @@ static void claim(const qkv_run *run, qkv_outcome *o) {
 }
 
 static void conclude(qkv_run *run, qkv_outcome *o) {
-    conclude_table(run, o);
-    conclude_distances(run, o);
+    if (qkv_run_has(run, AT(QKV_ANY))) {
+        conclude_table(run, o);
+        conclude_distances(run, o);
+    }
     claim(run, o);
 }
 
@@ -371,6 +394,7 @@ const qkv_experiment qkv_experiment_gradients = {
     .seeds = 3,
     .prepare = prepare,
     .measure = measure,
+    .whole = whole,
     .conclude = conclude,
     .drop = drop,
 };

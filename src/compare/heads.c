@@ -8,6 +8,7 @@
 #include "compare/lesson.h"
 #include "compare/timing.h"
 #include "data/recall.h"
+#include "report/page.h"
 
 static const int64_t HEADS[] = {1, 2, 4, 8, 16};
 enum { ARMS = sizeof HEADS / sizeof *HEADS, ONE = 0, EIGHT = 3 };
@@ -117,6 +118,11 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     return QKV_OK;
 }
 
+static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
+    const heads *h = run->self;
+    return trial->at[KIND] == TIMING ? qkv_timing_whole(values) : qkv_learned_whole(values, &h->lesson);
+}
+
 /* ---- results ---- */
 
 static void conclude_table(const qkv_run *run, const qkv_layer_cost *cost, qkv_outcome *o) {
@@ -169,10 +175,12 @@ static void claim_costs(const qkv_layer_cost *cost, qkv_outcome *o) {
     const qkv_estimate one = qkv_estimate_exact(1e-9 * cost[2 * ONE].macs), eight = qkv_estimate_exact(1e-9 * cost[2 * EIGHT].macs),
                        bare = qkv_estimate_exact(1e-9 * cost[2 * EIGHT + 1].macs),
                        parameters = qkv_estimate_exact(1e-6 * cost[2 * EIGHT].parameters);
-    snprintf(
-        c.ours, sizeof c.ours,
-        "%.1f G multiply-adds and %.0f weights with an output projection, %.1f G and %.0f without, whatever the number of heads",
-        1e-9 * cost[2 * EIGHT].macs, cost[2 * EIGHT].parameters, 1e-9 * cost[2 * EIGHT + 1].macs, cost[2 * EIGHT + 1].parameters);
+    char projected[32], bare_weights[32];
+    qkv_page_value(QKV_UNIT_COUNT, cost[2 * EIGHT].parameters, projected, sizeof projected);
+    qkv_page_value(QKV_UNIT_COUNT, cost[2 * EIGHT + 1].parameters, bare_weights, sizeof bare_weights);
+    snprintf(c.ours, sizeof c.ours,
+             "%.1f G multiply-adds and %s weights with an output projection, %.1f G and %s without, whatever the number of heads",
+             1e-9 * cost[2 * EIGHT].macs, projected, 1e-9 * cost[2 * EIGHT + 1].macs, bare_weights);
     qkv_claim_part(&c, "eight heads", &with, &eight);
     qkv_claim_part(&c, "their weights", &weights, &parameters);
     qkv_claim_part(&c, "eight heads without an output projection", &without, &bare);
@@ -235,6 +243,7 @@ const qkv_experiment qkv_experiment_heads = {
     .seeds = 3,
     .prepare = prepare,
     .measure = measure,
+    .whole = whole,
     .conclude = conclude,
     .drop = drop,
 };

@@ -192,6 +192,11 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     return QKV_OK;
 }
 
+static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
+    const length *l = run->self;
+    return qkv_learned_whole(values, &l->tasks[trial->at[TASK]].lesson);
+}
+
 /* ---- results ---- */
 
 static int64_t rows_in(const task *t, int64_t from, int64_t to) {
@@ -215,6 +220,7 @@ static void table_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
         {"accuracy", "accuracy", QKV_UNIT_SHARE}, {"tokens_per_second", "tokens/s in training", QKV_UNIT_COUNT}};
     const length *l = run->self;
     const task *t = &l->tasks[k];
+    if (!qkv_run_has(run, AT(k, QKV_ANY))) return;
     qkv_outcome_table(o, t->name, qkv_outcome_text(o, "Accuracy by length: %s", t->name),
                       qkv_outcome_text(o, "By chance: %.1f %% where classes are equally frequent. +- is the deviation over seeds.",
                                        100.0 / (double)t->lesson.classes),
@@ -340,6 +346,7 @@ const qkv_experiment qkv_experiment_length = {
     .seeds = 3,
     .prepare = prepare,
     .measure = measure,
+    .whole = whole,
     .conclude = conclude,
     .drop = drop,
 };

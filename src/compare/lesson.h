@@ -64,4 +64,7 @@ qkv_estimate qkv_run_gain(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES],
  * tokens_per_second, parameters, bytes, step_flops. */
 void qkv_learned_json(const qkv_learned *learned, const qkv_lesson *lesson, json_t *values);
 
+/* Are they there, and of this lesson? Of a training that diverged no more than that is asked. */
+bool qkv_learned_whole(const json_t *values, const qkv_lesson *lesson);
+
 #endif

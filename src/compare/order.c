@@ -255,6 +255,13 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     return status;
 }
 
+static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
+    static const char *const names[] = {"words", "text", "rows", "mean", NULL};
+    (void)run;
+    (void)trial;
+    return qkv_values_within(values, names, 0, 1e30);
+}
+
 /* The largest over the seeds; NaN where one is missing. */
 static double largest(const qkv_run *run, int64_t a, const char *name) {
     const int64_t at[QKV_TRIAL_PLACES] = {a, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
@@ -312,7 +319,7 @@ static void conclude(qkv_run *run, qkv_outcome *o) {
                            .article = "A",
                            .says = "without positions the order of words is invisible: 'cat eats fish' is 'fish eats cat'",
                            .figure = "equal outputs"};
-    conclude_table(run, o);
+    if (run->done > 0) conclude_table(run, o);
     snprintf(c.ours, sizeof c.ours,
              "largest difference, beside the largest element: %.1e without positions, %.2f with learned ones",
              fmax(largest(run, 0, "rows"), largest(run, 0, "text")), largest(run, 2, "rows"));
@@ -327,5 +334,6 @@ const qkv_experiment qkv_experiment_order = {
     .seeds = 3,
     .prepare = prepare,
     .measure = measure,
+    .whole = whole,
     .conclude = conclude,
 };

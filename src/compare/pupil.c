@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tasks/scorer.h"
 #include "train/gather.h"
@@ -171,4 +172,15 @@ void qkv_learned_json(const qkv_learned *l, const qkv_lesson *lesson, json_t *va
     put(values, "bytes", l->bytes);
     put(values, "step_flops", l->step_flops);
     put(values, "diverged", l->diverged);
+}
+
+bool qkv_learned_whole(const json_t *values, const qkv_lesson *lesson) {
+    static const char *const diverged[] = {"diverged", NULL}, *const accuracy[] = {"accuracy", NULL},
+                             *const positive[] = {"loss", "step_seconds", "tokens_per_second", "parameters", "bytes", "step_flops",
+                                                  NULL};
+    if (!qkv_values_within(values, diverged, 0, 1)) return false;
+    if (json_number_value(json_object_get(values, "diverged")) > 0) return true;
+    const char *right = json_string_value(json_object_get(values, "right"));
+    if (!right || (int64_t)strlen(right) != (lesson->test.count + 3) / 4 || right[strspn(right, "0123456789abcdef")]) return false;
+    return (lesson->test.count == 0 || qkv_values_within(values, accuracy, 0, 1)) && qkv_values_within(values, positive, 0, 1e30);
 }

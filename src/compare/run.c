@@ -34,6 +34,20 @@ const qkv_trial *qkv_run_find(const qkv_run *run, const int64_t at[QKV_TRIAL_PLA
     return NULL;
 }
 
+bool qkv_run_has(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]) {
+    for (int64_t i = 0; i < run->count; i++)
+        if (run->trials[i].values && qkv_trial_is_at(&run->trials[i], at)) return true;
+    return false;
+}
+
+bool qkv_values_within(const json_t *values, const char *const *names, double low, double high) {
+    for (; *names; names++) {
+        const json_t *v = json_object_get(values, *names);
+        if (!json_is_number(v) || !(json_number_value(v) >= low && json_number_value(v) <= high)) return false;
+    }
+    return true;
+}
+
 double qkv_trial_number(const qkv_trial *trial, const char *name) {
     const json_t *v = trial && trial->values ? json_object_get(trial->values, name) : NULL;
     return json_is_number(v) ? json_number_value(v) : NAN;
@@ -97,11 +111,22 @@ static qkv_status one_trial(qkv_run *run, qkv_trial *t) {
 }
 
 static void take_kept(qkv_run *run) {
+    int64_t bad = 0;
     for (int64_t i = 0; i < run->count; i++) {
-        run->trials[i].values = qkv_cells_get(&run->cells, run->trials[i].key);
-        run->taken += run->trials[i].values != NULL;
+        qkv_trial *t = &run->trials[i];
+        const json_t *values = qkv_cells_get(&run->cells, t->key);
+        if (values && run->experiment->whole(run, t, values)) {
+            t->values = values;
+            run->taken++;
+        } else if (values) {
+            bad++;
+            qkv_cells_drop(&run->cells, t->key);
+        }
     }
     run->done = run->taken;
+    if (bad > 0)
+        qkv_log(run->ctx, "%s: values of %lld cell%s are missing or cannot be; measured anew", run->o->cells, (long long)bad,
+                bad == 1 ? "" : "s");
 }
 
 static qkv_status all_trials(qkv_run *run) {
@@ -116,9 +141,22 @@ static qkv_status all_trials(qkv_run *run) {
     return QKV_OK;
 }
 
+/* Which run measures what claims lack. */
+static void say_what_lacks(const qkv_run *run, qkv_outcome *o) {
+    const qkv_compare_options *c = run->o;
+    const char *command =
+        qkv_outcome_text(o, "qkv compare %s%s%s", run->experiment->name, c->data ? " --data " : "", c->data ? c->data : "");
+    if (run->done < run->count)
+        qkv_outcome_lacks(o, qkv_outcome_text(o, "Not all of it was measured: '%s%s' has to run to its end.", command,
+                                              c->quick ? " --quick" : ""));
+    else
+        qkv_outcome_lacks(o, "Not all of it could be measured: a training diverged, or a layer did not fit into memory.");
+}
+
 static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
     qkv_outcome *o;
     QKV_TRY(qkv_outcome_create(run->ctx, &o));
+    say_what_lacks(run, o);
     run->experiment->conclude(run, o);
     const char *machine = qkv_outcome_text(o, "%s", run->machine), *setting = qkv_outcome_text(o, "%s", run->setting);
     qkv_status status = qkv_outcome_finish(o, result);
@@ -134,6 +172,8 @@ static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
     (*result)->cells = run->count;
     (*result)->done = run->done;
     (*result)->taken = run->taken;
+    (*result)->others = qkv_cells_count(&run->cells) - run->done;
+    (*result)->kept = run->cells.kept;
     (*result)->seconds = qkv_now() - run->begun;
     return QKV_OK;
 }
@@ -147,6 +187,8 @@ static qkv_status run_all(qkv_run *run, qkv_compare_result **result) {
     if (status != QKV_OK && status != QKV_STOPPED) return status;
     char message[sizeof run->ctx->message];
     memcpy(message, run->ctx->message, sizeof message);
+    /* Another run that is through may have taken the file away, or it can be written again. */
+    if (status == QKV_STOPPED && run->done > 0) QKV_TRY(qkv_cells_keep(&run->cells));
     QKV_TRY(conclude(run, result));
     memcpy(run->ctx->message, message, sizeof message);
     return status;

@@ -26,6 +26,8 @@ typedef struct qkv_experiment {
     qkv_status (*prepare)(qkv_run *run);
     /* Fills `values` (an object). */
     qkv_status (*measure)(qkv_run *run, const qkv_trial *trial, json_t *values);
+    /* Has it all that `measure` gives, each a number that can be? Only then a cell is taken from a file. */
+    bool (*whole)(const qkv_run *run, const qkv_trial *trial, const json_t *values);
     /* Of the trials that are done. */
     void (*conclude)(qkv_run *run, qkv_outcome *outcome);
     void (*drop)(qkv_run *run); /* may be NULL */
@@ -56,11 +58,16 @@ qkv_status qkv_run_add(qkv_run *run, qkv_trial **trial) QKV_MUST_USE;
 /* Tells how far the trial at hand is, 0 .. 1, if it is time to. */
 void qkv_run_tell(qkv_run *run, double part);
 
+/* Are all these (the last is NULL) there, and numbers from low to high? */
+bool qkv_values_within(const json_t *values, const char *const *names, double low, double high);
+
 /* ---- what the trials came to ---- */
 
 bool qkv_trial_is_at(const qkv_trial *trial, const int64_t at[QKV_TRIAL_PLACES]);
 /* The first that is there at these places (QKV_ANY: wherever), done or not; NULL: none. */
 const qkv_trial *qkv_run_find(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]);
+/* Is any of those at these places done? */
+bool qkv_run_has(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]);
 double qkv_trial_number(const qkv_trial *trial, const char *name); /* NaN: not done, or has none */
 
 /* The number of each trial at these places, in order, NaN where it is not done. */

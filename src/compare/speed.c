@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compare/timing.h"
+#include "report/page.h"
 
 typedef struct arm {
     const char *name, *forward, *both; /* cases of qkv bench */
@@ -106,6 +107,12 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     return qkv_timing_measure(run, &c, s->seconds, values);
 }
 
+static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
+    (void)run;
+    (void)trial;
+    return qkv_timing_whole(values);
+}
+
 /* ---- results ---- */
 
 /* a / b, round by round. */
@@ -125,6 +132,7 @@ static void table_of(const qkv_run *run, int64_t dim, int64_t pass, qkv_outcome 
                                                  {"flops", "operations", QKV_UNIT_OPERATIONS},
                                                  {"beside_lstm", "LSTM takes, times", QKV_UNIT_NUMBER}};
     const char *what = pass == TRAINING ? "forward and backward" : "forward";
+    if (!qkv_run_has(run, AT(QKV_ANY, QKV_ANY, dim, pass))) return;
     qkv_outcome_table(o, qkv_outcome_text(o, "%s_%lld", pass == TRAINING ? "training" : "forward", (long long)DIMS[dim]),
                       qkv_outcome_text(o, "d %lld, %s", (long long)DIMS[dim], what),
                       "Operations: useful FLOPs, a multiply-add counts as 2. +- is the deviation over rounds.", columns,
@@ -134,7 +142,7 @@ static void table_of(const qkv_run *run, int64_t dim, int64_t pass, qkv_outcome 
     for (int64_t a = 0; a < ARM_COUNT; a++) {
         qkv_outcome_line(o, ARMS[a].name);
         for (int64_t n = 0; n < LENGTH_COUNT; n++) {
-            if (!qkv_run_find(run, AT(a, n, dim, pass))) continue;
+            if (!qkv_run_has(run, AT(a, n, dim, pass))) continue;
             const qkv_estimate seconds = qkv_run_mean(run, AT(a, n, dim, pass), "seconds", 0),
                                share = qkv_run_mean(run, AT(a, n, dim, pass), "share", 0),
                                lstm = ratio(run, AT(LSTM, n, dim, pass), AT(a, n, dim, pass), "seconds");
@@ -152,24 +160,65 @@ static void table_of(const qkv_run *run, int64_t dim, int64_t pass, qkv_outcome 
     }
 }
 
-/* Up to which length attention is the faster one, between two measured lengths by their logarithms. */
-static void crossing(const qkv_run *run, int64_t attention, int64_t recurrent, int64_t dim, int64_t pass, char *text, size_t size) {
-    double before = NAN, before_n = NAN, first = NAN;
-    snprintf(text, size, "not measured");
+/* Lengths in a row that were measured with the same outcome. */
+typedef struct stretch {
+    int side; /* -1: attention is the faster one, 1: recurrence, 0: no difference beyond the spread */
+    int64_t first, last;
+    double cross; /* the length at which the side before changed to this one, if one is the other way round than the other */
+} stretch;
+
+/* By the interval where there is one: one round alone has no spread to judge by. */
+static int side_of(const qkv_estimate *r) {
+    if (r->low <= 1 && r->high >= 1) return 0;
+    return r->value < 1 ? -1 : 1;
+}
+
+static int64_t stretches_of(const qkv_run *run, int64_t attention, int64_t recurrent, int64_t dim, int64_t pass,
+                            stretch of[LENGTH_COUNT]) {
+    int64_t count = 0;
+    double before = NAN, before_n = NAN;
     for (int64_t n = 0; n < LENGTH_COUNT; n++) {
-        const double r = log(ratio(run, AT(attention, n, dim, pass), AT(recurrent, n, dim, pass), "seconds").value),
-                     at = log((double)LENGTHS[n]);
-        if (isnan(r)) continue;
-        if (isnan(first)) first = r;
-        if (!isnan(before) && before * r < 0) {
-            const double cross = exp(before_n + (at - before_n) * before / (before - r));
-            snprintf(text, size, "%s n %.0f", r > 0 ? "attention is faster up to" : "attention is faster from", cross);
-            return;
+        const qkv_estimate r = ratio(run, AT(attention, n, dim, pass), AT(recurrent, n, dim, pass), "seconds");
+        if (!isfinite(r.value)) continue;
+        const double now = log(r.value), now_n = log((double)LENGTHS[n]);
+        const int side = side_of(&r);
+        if (count > 0 && of[count - 1].side == side) {
+            of[count - 1].last = n;
+        } else {
+            of[count] = (stretch){side, n, n, NAN};
+            if (count > 0 && of[count - 1].side * side < 0)
+                of[count].cross = exp(before_n + (now_n - before_n) * before / (before - now));
+            count++;
         }
-        before = r, before_n = at;
+        before = now, before_n = now_n;
     }
-    if (!isnan(first))
-        snprintf(text, size, first < 0 ? "attention is faster at every length" : "attention is slower at every length");
+    return count;
+}
+
+static const char *length_text(qkv_outcome *o, double n) {
+    char text[32];
+    qkv_page_value(QKV_UNIT_COUNT, floor(n + 0.5), text, sizeof text);
+    return qkv_outcome_text(o, "%s", text);
+}
+
+/* "faster at n 64 to 512, slower at n 1,024 to 8,192 (they cross near 935)"; "": nothing was measured. */
+static const char *crossing(const qkv_run *run, int64_t attention, int64_t recurrent, int64_t dim, int64_t pass, qkv_outcome *o) {
+    stretch of[LENGTH_COUNT];
+    const char *text = "";
+    const int64_t count = stretches_of(run, attention, recurrent, dim, pass, of);
+    for (int64_t i = 0; i < count; i++) {
+        const stretch *s = &of[i];
+        const bool one = s->first == s->last;
+        text = qkv_outcome_text(o, "%s%s%s at n %s%s%s", text, i ? ", " : "",
+                                s->side < 0   ? "faster"
+                                : s->side > 0 ? "slower"
+                                              : "no difference beyond the spread",
+                                length_text(o, (double)LENGTHS[s->first]), one ? "" : " to ",
+                                one ? "" : length_text(o, (double)LENGTHS[s->last]));
+        if (count == 1) text = qkv_outcome_text(o, "%s (%s measured)", text, one ? "the only one" : "all that were");
+        if (isfinite(s->cross)) text = qkv_outcome_text(o, "%s (they cross near %s)", text, length_text(o, s->cross));
+    }
+    return text;
 }
 
 static void table_of_crossings(const qkv_run *run, qkv_outcome *o) {
@@ -177,14 +226,22 @@ static void table_of_crossings(const qkv_run *run, qkv_outcome *o) {
                                                  {"recurrence", "beside", QKV_UNIT_TEXT},
                                                  {"d", "d", QKV_UNIT_COUNT},
                                                  {"pass", "pass", QKV_UNIT_TEXT},
-                                                 {"crossing", "where they cross", QKV_UNIT_TEXT}};
-    char text[96];
-    qkv_outcome_table(o, "crossings", "Where attention and recurrence cross", "", columns, sizeof columns / sizeof *columns);
+                                                 {"crossing", "attention is", QKV_UNIT_TEXT}};
+    bool begun = false;
     for (int64_t d = 0; d < 2; d++)
         for (int64_t pass = 0; pass < 2; pass++)
             for (int64_t a = EIGHT; a <= LOCAL; a++)
                 for (int64_t r = RNN; r <= LSTM; r++) {
-                    crossing(run, a, r, d, pass, text, sizeof text);
+                    const char *text = crossing(run, a, r, d, pass, o);
+                    if (!*text) continue;
+                    if (!begun)
+                        qkv_outcome_table(
+                            o, "crossings", "Where attention and recurrence cross",
+                            "Of the lengths that were measured. Beyond the spread: 1 lies outside the 95 % interval of the "
+                            "quotient of "
+                            "the times; of one round no spread is known. A crossing between two lengths is interpolated.",
+                            columns, sizeof columns / sizeof *columns);
+                    begun = true;
                     qkv_outcome_row(o);
                     qkv_outcome_set_text(o, 0, ARMS[a].name);
                     qkv_outcome_set_text(o, 1, ARMS[r].name);
@@ -252,11 +309,13 @@ static void claim_growth(const qkv_run *run, qkv_outcome *o) {
         .says = "time grows with n^2 for full attention, with n for a window and for an RNN; at n 512 it is far below that",
         .figure = "n^2, n r, n d^2"};
     snprintf(c.ours, sizeof c.ours,
-             "from 4096 to 8192 tokens: full n^%.2f, window n^%.2f, RNN n^%.2f; full from 256 to 512: n^%.2f (d 512, training)",
+             "from 4,096 to 8,192 tokens: full n^%.2f, window n^%.2f, RNN n^%.2f; full from 256 to 512: n^%.2f (d 512, training)",
              full.value, local.value, rnn.value, early.value);
-    qkv_claim_part(&c, "full, 4096 to 8192", &square, &full);
-    qkv_claim_part(&c, "window of 64, 4096 to 8192", &linear, &local);
-    qkv_claim_part(&c, "RNN, 4096 to 8192", &linear, &rnn);
+    if (!qkv_run_find(run, AT(EIGHT, AT_4096, WIDE, TRAINING)))
+        c.lacks = "Not measured by --quick: 'qkv compare speed' without it does.";
+    qkv_claim_part(&c, "full, 4,096 to 8,192", &square, &full);
+    qkv_claim_part(&c, "window of 64, 4,096 to 8,192", &linear, &local);
+    qkv_claim_part(&c, "RNN, 4,096 to 8,192", &linear, &rnn);
     qkv_claim_count(&c, "full, 256 to 512, below n^2 by more than the spread", isnan(early.high) ? NAN : early.high < 2, 1);
     qkv_outcome_add_claim(o, &c, "");
 }
@@ -277,5 +336,6 @@ const qkv_experiment qkv_experiment_speed = {
     .seeds = 3,
     .prepare = prepare,
     .measure = measure,
+    .whole = whole,
     .conclude = conclude,
 };

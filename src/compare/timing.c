@@ -19,6 +19,14 @@ qkv_status qkv_timing_measure(qkv_run *run, const qkv_bench_case *one, double se
     return QKV_OK;
 }
 
+bool qkv_timing_whole(const json_t *values) {
+    static const char *const times[] = {"seconds", NULL}, *const counts[] = {"flops", "bytes", NULL},
+                             *const shares[] = {"share", NULL};
+    if (json_is_string(json_object_get(values, "why"))) return true;
+    return qkv_values_within(values, times, 1e-12, 1e9) && qkv_values_within(values, counts, 0, 1e30) &&
+           qkv_values_within(values, shares, 0, 10);
+}
+
 static qkv_status plan(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, int64_t rows, int64_t dim) {
     const qkv_mat m = {NULL, rows, dim, dim};
     qkv_attention_saved saved;

@@ -9,6 +9,8 @@
  * flops, bytes (of memory planned). Where it does not fit into memory: none but "why". */
 qkv_status qkv_timing_measure(qkv_run *run, const qkv_bench_case *one, double seconds, json_t *values) QKV_MUST_USE;
 
+bool qkv_timing_whole(const json_t *values);
+
 /* Multiply-adds and parameters of an attention layer without biases over `batch` sequences of n tokens, forward, by its plan. */
 typedef struct qkv_layer_cost {
     double macs, parameters;

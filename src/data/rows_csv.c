@@ -14,7 +14,7 @@ static qkv_status end_cell(qkv_rows *r, int64_t begin) {
         QKV_TRY(qkv_grow(r->ctx, capacity, sizeof *r->cell, &r->cell));
         r->cell_capacity = capacity;
     }
-    r->cell[r->cell_count++] = (qkv_cell){begin, r->cells.size - begin};
+    r->cell[r->cell_count++] = (qkv_recur_cell){begin, r->cells.size - begin};
     return qkv_buf_add(&r->cells, "", 1);
 }
 
@@ -163,12 +163,12 @@ qkv_status qkv_rows_csv(qkv_rows *r, bool *ended) {
         return qkv_rows_fail(r, 0, "%lld column%s, expected %lld as in the header", (long long)r->cell_count,
                              r->cell_count == 1 ? "" : "s", (long long)r->columns);
     if (r->label_column >= 0) {
-        qkv_cell c = r->cell[r->label_column];
+        qkv_recur_cell c = r->cell[r->label_column];
         if (c.size == 0 && r->want == QKV_WANT_LABEL) return qkv_rows_fail(r, 0, "the label is empty");
         QKV_TRY(qkv_rows_add_labels(r, r->cells.p + c.begin, c.size));
     }
     for (int i = 0; i <= (int)r->pair; i++) {
-        qkv_cell c = r->cell[r->text_columns[i]];
+        qkv_recur_cell c = r->cell[r->text_columns[i]];
         QKV_TRY(qkv_rows_add_text(r, i, r->cells.p + c.begin, c.size));
     }
     return QKV_OK;

@@ -7,9 +7,9 @@
 
 enum { QKV_AHEAD = 10 }; /* lines that may be looked at before the first row is read */
 
-typedef struct qkv_cell {
+typedef struct qkv_recur_cell {
     int64_t begin, size; /* in `cells` */
-} qkv_cell;
+} qkv_recur_cell;
 
 struct qkv_rows {
     qkv_ctx *ctx;
@@ -40,7 +40,7 @@ struct qkv_rows {
     char separator;
     int64_t columns, label_column, text_columns[2]; /* from 0; -1: not wanted */
     qkv_buf cells;                                  /* of the record, each with a NUL behind it */
-    qkv_cell *cell;
+    qkv_recur_cell *cell;
     int64_t cell_count, cell_capacity;
 };
 

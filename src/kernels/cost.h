@@ -22,8 +22,8 @@ qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t
 qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
 
 /* Steps of recurrent cells: `rows` of them, `products` of these with a product of the recurrent weights. executed: of all FMA. */
-qkv_cost qkv_cost_recur_forward(qkv_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);
-qkv_cost qkv_cost_recur_backward(qkv_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);
+qkv_cost qkv_cost_recur_forward(qkv_recur_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);
+qkv_cost qkv_cost_recur_backward(qkv_recur_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);
 
 /* FMA lanes, times 2, that the bf16 kernels execute: whole pairs. */
 double qkv_executed_bf16_gemm(int64_t m, int64_t n, int64_t k);

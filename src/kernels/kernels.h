@@ -92,15 +92,15 @@ typedef enum qkv_act { QKV_KERNEL_GELU, QKV_KERNEL_GELU_TANH, QKV_KERNEL_RELU, Q
 
 /* ---- recurrence ---- */
 
-typedef enum qkv_cell {
-    QKV_CELL_TANH,
-    QKV_CELL_RELU,
-    QKV_CELL_LSTM,      /* gates i, f, g, o */
-    QKV_CELL_GRU,       /* r, z, n; n = tanh(x + r * (W h + b)): reset after the product */
-    QKV_CELL_GRU_BEFORE /* r, z, n; n = tanh(x + W (r * h)): reset before it. Two phases a step: gates, candidate */
-} qkv_cell;
+typedef enum qkv_recur_cell {
+    QKV_RECUR_TANH,
+    QKV_RECUR_RELU,
+    QKV_RECUR_LSTM,      /* gates i, f, g, o */
+    QKV_RECUR_GRU,       /* r, z, n; n = tanh(x + r * (W h + b)): reset after the product */
+    QKV_RECUR_GRU_BEFORE /* r, z, n; n = tanh(x + W (r * h)): reset before it. Two phases a step: gates, candidate */
+} qkv_recur_cell;
 
-static inline int qkv_cell_gates(qkv_cell cell) { return cell == QKV_CELL_LSTM ? 4 : cell >= QKV_CELL_GRU ? 3 : 1; }
+static inline int qkv_recur_gates(qkv_recur_cell cell) { return cell == QKV_RECUR_LSTM ? 4 : cell >= QKV_RECUR_GRU ? 3 : 1; }
 
 /* Recurrent weights [gates * units, units], packed so that the gates of 16 units stand side by side: [ceil(units/16)][gates][units][16],
  * zero beyond. */
@@ -112,7 +112,7 @@ static inline int64_t qkv_recur_packed_size(int64_t gates, int64_t units) {
  * rows of a ragged batch: sequence i is at row first[i] + at, a step before it at first[i] + before. What the product reads and
  * what goes from step to step is dense, a row a sequence. */
 typedef struct qkv_recur {
-    qkv_cell cell;
+    qkv_recur_cell cell;
     int phase; /* of GRU_BEFORE; else 0 */
     int64_t units, u0, u1;
     int64_t rows;    /* sequences that run */

@@ -85,10 +85,10 @@ static qkv_status post_backward(qkv_exec *x, const qkv_block *l, const qkv_batch
     if (drop1.p > 0 || drop2.p > 0) QKV_TRY(qkv_temp(x, dout.rows, dout.cols, &branch));
     QKV_TRY(qkv_norm_backward_sum(x, &l->norm2, dout, NULL, dsum, drop2.p > 0 ? &branch : NULL, drop2, &s->norm2));
     QKV_TRY(qkv_ffn_backward(x, &l->ffn, drop2.p > 0 ? branch : dsum, dmiddle, &s->ffn));
-    QKV_TRY(qkv_scaled_sum(x, 1, dsum, 1, dmiddle));
+    QKV_TRY(qkv_scaled_sum(x, QKV_WORK_RESIDUAL, 1, dsum, 1, dmiddle));
     QKV_TRY(qkv_norm_backward_sum(x, &l->norm1, dmiddle, NULL, dmiddle, drop1.p > 0 ? &branch : NULL, drop1, &s->norm1));
     QKV_TRY(qkv_attention_layer_backward(x, &l->attention, batch, drop1.p > 0 ? branch : dmiddle, din, &s->attention));
-    return qkv_scaled_sum(x, 1, dmiddle, 1, din);
+    return qkv_scaled_sum(x, QKV_WORK_RESIDUAL, 1, dmiddle, 1, din);
 }
 
 /* ---- the layer ---- */

@@ -37,7 +37,7 @@ static qkv_status add_positions(qkv_exec *x, const qkv_embedding_layer *l, const
     }
     QKV_TRY(qkv_temp(x, out.rows, out.cols, &rows));
     QKV_TRY(qkv_embedding_forward(x, "position table", table, positions, 1, rows));
-    return qkv_scaled_sum(x, 1, rows, 1, out);
+    return qkv_scaled_sum(x, QKV_WORK_RESIDUAL, 1, rows, 1, out);
 }
 
 qkv_status qkv_embedding_layer_forward(qkv_exec *x, const qkv_embedding_layer *l, const qkv_batch *batch, qkv_mat out) {

@@ -57,7 +57,7 @@ static qkv_status attention_backward(qkv_exec *x, const qkv_pooling_layer *l, co
     QKV_TRY(qkv_attend_backward(x, &shape, query_of(x, l, shape.dim), rows, rows, qkv_heads_of(saved->out, shape.dim), saved->lse.p,
                                 qkv_heads_of(dout, shape.dim), qkv_heads_of(dquery, shape.dim), qkv_heads_of(din, shape.dim),
                                 qkv_heads_of(dvalue, shape.dim)));
-    QKV_TRY(qkv_scaled_sum(x, 1, dvalue, 1, din));
+    QKV_TRY(qkv_scaled_sum(x, QKV_WORK_RESIDUAL, 1, dvalue, 1, din));
     return qkv_column_sum(x, QKV_WORK_POOLING, dquery, qkv_grad(x, l->query));
 }
 

@@ -11,8 +11,8 @@ static qkv_status declare_direction(qkv_reg *reg, const char *prefix, const qkv_
                                     qkv_recur_params *of) {
     char name[96];
     snprintf(name, sizeof name, "%s%s.", prefix, direction ? "back" : "forth");
-    const bool apart = s->cell == QKV_CELL_GRU_BEFORE;
-    const int64_t gates = apart ? 2 : qkv_cell_gates(s->cell);
+    const bool apart = s->cell == QKV_RECUR_GRU_BEFORE;
+    const int64_t gates = apart ? 2 : qkv_recur_gates(s->cell);
     const double std = 1 / sqrt((double)s->units);
     const qkv_param_kind vector = {.vector = true};
     qkv_param_kind weight = {.std = std, .decay = true, .matrix = true, .gates = gates};
@@ -20,17 +20,17 @@ static qkv_status declare_direction(qkv_reg *reg, const char *prefix, const qkv_
     QKV_TRY(qkv_reg_add(reg, name, "weight", gates * s->units, s->units, weight, &of->weight));
     weight.gates = 1;
     if (apart) QKV_TRY(qkv_reg_add(reg, name, "candidate", s->units, s->units, weight, &of->candidate));
-    if (s->cell == QKV_CELL_GRU) QKV_TRY(qkv_reg_add(reg, name, "bias", 1, s->units, vector, &of->vector));
-    if (s->cell == QKV_CELL_LSTM && s->peepholes)
+    if (s->cell == QKV_RECUR_GRU) QKV_TRY(qkv_reg_add(reg, name, "bias", 1, s->units, vector, &of->vector));
+    if (s->cell == QKV_RECUR_LSTM && s->peepholes)
         QKV_TRY(qkv_reg_add(reg, name, "peepholes", 1, 3 * s->units, vector, &of->vector));
     return QKV_OK;
 }
 
 qkv_status qkv_recurrent_declare(qkv_recurrent *l, qkv_reg *reg, const char *prefix, const qkv_recurrent_shape *s, uint64_t site) {
-    const int64_t gates = qkv_cell_gates(s->cell), width = s->directions * gates * s->units;
+    const int64_t gates = qkv_recur_gates(s->cell), width = s->directions * gates * s->units;
     const qkv_param_kind weight = {.std = 1 / sqrt((double)s->in), .decay = true, .matrix = true};
     qkv_param_kind bias = {.vector = true};
-    if (s->cell == QKV_CELL_LSTM)
+    if (s->cell == QKV_RECUR_LSTM)
         bias =
             (qkv_param_kind){.vector = true, .value = s->forget, .period = gates * s->units, .from = s->units, .to = 2 * s->units};
     *l = (qkv_recurrent){.recurrence = {.cell = s->cell, .units = s->units, .directions = s->directions},
@@ -60,10 +60,10 @@ qkv_status qkv_recurrent_forward(qkv_exec *x, const qkv_recurrent *l, const qkv_
     QKV_TRY(qkv_keep(x, in.rows, qkv_recurrence_gates(r), &saved->gates));
     /* A run that is repeated in the backward pass has another place for what goes out. */
     if (x->keep) QKV_TRY(qkv_keep(x, in.rows, out.cols, &saved->hidden));
-    if (r->cell == QKV_CELL_LSTM || x->keep) QKV_TRY(qkv_keep(x, in.rows, qkv_recurrence_cells(r), &saved->cells));
+    if (r->cell == QKV_RECUR_LSTM || x->keep) QKV_TRY(qkv_keep(x, in.rows, qkv_recurrence_cells(r), &saved->cells));
     QKV_TRY(qkv_linear_forward(x, l->input, saved->in, saved->gates));
     QKV_TRY(qkv_recurrence_forward(x, r, batch, saved->gates, saved->hidden, saved->cells));
-    if (x->keep) QKV_TRY(qkv_scaled_sum(x, 1, saved->hidden, 0, out));
+    if (x->keep) QKV_TRY(qkv_scaled_sum(x, QKV_WORK_RECURRENCE, 1, saved->hidden, 0, out));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }

@@ -8,7 +8,7 @@
 #include "ops/recurrence.h"
 
 typedef struct qkv_recurrent_shape {
-    qkv_cell cell;
+    qkv_recur_cell cell;
     int64_t in;     /* width of the rows that come in */
     int64_t units;  /* of one direction; rows that go out are directions * units wide */
     int directions; /* 1 or 2 */

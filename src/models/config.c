@@ -149,10 +149,17 @@ void qkv_config_settle(qkv_config *c) {
     c->attention_dropout = 0;
 }
 
+qkv_status qkv_config_check_causal(qkv_ctx *ctx, bool causal, qkv_span window) {
+    if (!causal || window.right <= 0) return QKV_OK;
+    return qkv_fail(ctx, QKV_BAD_CONFIG, "causal and window=%lld,%lld contradict each other: a causal token sees nothing to its right",
+                    (long long)window.left, (long long)window.right);
+}
+
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(check_field(ctx, c, &FIELDS[i]));
-    QKV_TRY(check_divides(ctx, "heads", c->heads, "dim", c->dim));
-    if (qkv_config_recurrent(c)) return check_recurrent(ctx, c);
+    if (qkv_config_recurrent(c)) QKV_TRY(check_recurrent(ctx, c));
+    if (qkv_config_heads(c)) QKV_TRY(check_divides(ctx, "heads", c->heads, "dim", c->dim));
+    if (qkv_config_recurrent(c)) return QKV_OK;
     if (c->cell != QKV_CELL_PLAIN) return qkv_fail(ctx, QKV_BAD_CONFIG, "cell=%s is of a recurrent model", CELLS[c->cell]);
     QKV_TRY(check_divides(ctx, "kv_heads", c->kv_heads, "heads", c->heads));
     if (c->norm_epsilon == 0) return qkv_fail(ctx, QKV_BAD_CONFIG, "norm_epsilon=0: a constant row would be divided by 0");

@@ -34,8 +34,13 @@ typedef struct qkv_config {
  * attention_dropout: this sets them to values that stand for nothing. They are not in the JSON of such a model. */
 void qkv_config_settle(qkv_config *c);
 static inline bool qkv_config_recurrent(const qkv_config *c) { return c->model != QKV_NETWORK_TRANSFORMER; }
+/* Do heads mean anything? Of a recurrent model only those of attention pooling do. */
+static inline bool qkv_config_heads(const qkv_config *c) { return !qkv_config_recurrent(c) || c->pooling == QKV_POOL_ATTENTION; }
 static inline int qkv_config_directions(const qkv_config *c) { return c->model >= QKV_NETWORK_BIRNN ? 2 : 1; }
 const char *qkv_network_name(qkv_network model); /* "bilstm" */
+
+/* Refuses a token that is to see nothing to its right and some of it. */
+qkv_status qkv_config_check_causal(qkv_ctx *ctx, bool causal, qkv_span window) QKV_MUST_USE;
 
 /* Refuses what cannot be built: heads=6 does not divide dim=256 (try 4 or 8). */
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;

@@ -46,13 +46,13 @@ qkv_block_shape qkv_encoder_shape(const qkv_config *g) {
                              .layers = g->layers > 0 ? g->layers : 1};
 }
 
-qkv_cell qkv_encoder_cell(const qkv_config *g) {
+qkv_recur_cell qkv_encoder_cell(const qkv_config *g) {
     switch (g->model) {
     case QKV_NETWORK_LSTM:
-    case QKV_NETWORK_BILSTM: return QKV_CELL_LSTM;
+    case QKV_NETWORK_BILSTM: return QKV_RECUR_LSTM;
     case QKV_NETWORK_GRU:
-    case QKV_NETWORK_BIGRU: return g->cell == QKV_CELL_RESET_BEFORE ? QKV_CELL_GRU_BEFORE : QKV_CELL_GRU;
-    default: return g->cell == QKV_CELL_RELU_UNITS ? QKV_CELL_RELU : QKV_CELL_TANH;
+    case QKV_NETWORK_BIGRU: return g->cell == QKV_CELL_RESET_BEFORE ? QKV_RECUR_GRU_BEFORE : QKV_RECUR_GRU;
+    default: return g->cell == QKV_CELL_RELU ? QKV_RECUR_RELU : QKV_RECUR_TANH;
     }
 }
 

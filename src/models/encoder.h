@@ -28,7 +28,7 @@ void qkv_encoder_set_recompute(qkv_encoder *e, bool recompute);
 
 /* The widths and choices of one block of this configuration. */
 qkv_block_shape qkv_encoder_shape(const qkv_config *config);
-qkv_cell qkv_encoder_cell(const qkv_config *config); /* of a recurrent model */
+qkv_recur_cell qkv_encoder_cell(const qkv_config *config); /* of a recurrent model */
 
 /* The first `segments` of e->net: *out [rows,dim] lives as in qkv_net_forward. */
 qkv_status qkv_encoder_forward(qkv_exec *x, const qkv_encoder *e, int64_t segments, const qkv_batch *batch, qkv_mat *out) QKV_MUST_USE;

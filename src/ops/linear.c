@@ -146,11 +146,13 @@ static void product(const qkv_exec *x, const qkv_gemm *g, int64_t n, const qkv_l
     qkv_par(x->ctx, qkv_chunks(g->m, j.bm) * j.columns, gemm_chunk, &j);
 }
 
-static void book(qkv_exec *x, qkv_work work, int64_t m, int64_t n, int64_t k, bool read_c) {
+/* `idle` of the k multiply-adds of an element have a factor that is known to be 0. */
+static void book(qkv_exec *x, qkv_work work, int64_t m, int64_t n, int64_t k, int64_t idle, bool read_c) {
     const double elements = (double)m * (double)k + (double)k * (double)n + (double)m * (double)n * (read_c ? 2 : 1);
     const qkv_cost cost = qkv_cost_gemm(m, n, k);
     const double executed = x->bf16 ? qkv_executed_bf16_gemm(m, n, k) : cost.executed;
-    qkv_exec_charge(x, QKV_CLASS_GEMM, work, (qkv_charge){cost.flops / 2, cost.flops, executed / 2, elements * sizeof(real)});
+    const double flops = qkv_cost_gemm(m, n, k - idle).flops;
+    qkv_exec_charge(x, QKV_CLASS_GEMM, work, (qkv_charge){flops / 2, flops, executed / 2, elements * sizeof(real)});
 }
 
 /* ---- what follows a product ---- */
@@ -207,7 +209,7 @@ qkv_status qkv_linear_forward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_ma
     qkv_mat scratch = {0};
     bool frozen = x->packed && w->packed_offset >= 0;
     if (!frozen && !l.ready) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->rows, w->cols), &scratch));
-    book(x, l.work, in.rows, w->rows, w->cols, false);
+    book(x, l.work, in.rows, w->rows, w->cols, 0, false);
     book_then(x, then, out);
     if (!x->plan && in.rows > 0) {
         const real *packed = frozen    ? x->packed + (x->bf16 ? w->pairs_offset : w->packed_offset)
@@ -228,7 +230,7 @@ static qkv_status backward_input(qkv_exec *x, const qkv_linear l, qkv_mat dout, 
     size_t mark = qkv_exec_mark(x);
     qkv_mat scratch = {0};
     if (!l.ready) QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, w->rows), &scratch));
-    book(x, l.work, dout.rows, w->cols, w->rows, false);
+    book(x, l.work, dout.rows, w->cols, w->rows, 0, false);
     book_then(x, then, din);
     if (!x->plan && dout.rows > 0) {
         if (!l.ready) pack(x->ctx, x->bf16, w->rows, w->cols, qkv_weight(x, l.weight), w->cols, 1, scratch.p);
@@ -283,7 +285,7 @@ static qkv_status backward_weight(qkv_exec *x, const qkv_linear l, qkv_mat in, q
     QKV_TRY(qkv_temp(x, 1, qkv_linear_packed_size(x->bf16, w->cols, most), &packed));
     QKV_TRY(qkv_temp(x, w->rows, (qkv_chunks(most, QKV_PANEL) | 1) * QKV_PANEL, &turned));
     if (l.bias >= 0) QKV_TRY(qkv_temp(x, qkv_chunks(most, TURN_ROWS), w->rows, &sums));
-    book(x, l.work, w->rows, w->cols, in.rows, true);
+    book(x, l.work, w->rows, w->cols, in.rows, l.idle, true);
     if (l.bias >= 0) qkv_exec_other(x, l.work, (double)dout.rows * (double)dout.cols, 2 * (double)dout.cols * sizeof(real));
     for (int64_t r = 0; !x->plan && r < in.rows; r += most) {
         const int64_t rows = in.rows - r < most ? in.rows - r : most;

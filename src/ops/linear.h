@@ -8,6 +8,7 @@ typedef struct qkv_linear {
     int64_t weight; /* parameter numbers in the registry */
     int64_t bias;   /* -1: none */
     qkv_work work;  /* what its operations are booked as */
+    int64_t idle;   /* rows of `in` known to be 0: the gradient of the weight goes over them, which is not booked as useful */
     bool ready;     /* by qkv_linear_ready; then where the packed copies are: */
     const real *ready_forward, *ready_backward;
 } qkv_linear;

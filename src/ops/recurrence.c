@@ -78,7 +78,7 @@ static void cut(walk *w) {
     const int64_t MOST_ROWS = 96, LEAST_ROWS = 6, GROUPS = 8;
     const int64_t units = w->r->units, n = w->sequences > 0 ? w->sequences : 1;
     const int64_t strip = qkv_chunks(units, 64) * 64 == units ? 64 : QKV_PANEL, strips = qkv_chunks(units, strip);
-    const double row = 2.0 * (double)qkv_cell_gates(w->r->cell) * (double)units * (double)units;
+    const double row = 2.0 * (double)qkv_recur_gates(w->r->cell) * (double)units * (double)units;
     w->groups = qkv_chunks(n, MOST_ROWS);
     w->group = qkv_chunks(n, w->groups);
     int64_t columns = (int64_t)((double)(w->group > 4 ? w->group : 4) * row / WORTH);
@@ -107,7 +107,7 @@ static int64_t running(const walk *w, int64_t group, int64_t step) {
 static void step(const walk *w, int64_t at, int phase, int64_t lane, int64_t column) {
     const qkv_recurrence *r = w->r;
     const int64_t direction = lane % r->directions, group = lane / r->directions, d = r->units, sign = direction ? -1 : 1;
-    const int64_t dense = direction * w->sequences + group * w->group, gates = qkv_cell_gates(r->cell);
+    const int64_t dense = direction * w->sequences + group * w->group, gates = qkv_recur_gates(r->cell);
     const bool two = w->phases == 2;
     const qkv_range u = qkv_chunk_range(d, w->column, column);
     qkv_recur s = {.cell = r->cell,
@@ -265,7 +265,7 @@ static qkv_status prepare_order(qkv_exec *x, walk *w, const qkv_batch *batch) {
 /* ---- memory ---- */
 
 static int phase_gates(const qkv_recurrence *r, int phase) {
-    return r->cell != QKV_CELL_GRU_BEFORE ? qkv_cell_gates(r->cell) : phase == 0 ? 2 : 1;
+    return r->cell != QKV_RECUR_GRU_BEFORE ? qkv_recur_gates(r->cell) : phase == 0 ? 2 : 1;
 }
 
 static qkv_status prepare_state(qkv_exec *x, walk *w) {
@@ -277,7 +277,7 @@ static qkv_status prepare_state(qkv_exec *x, walk *w) {
         w->state[i] = m.p;
     }
     qkv_mat carry = {0};
-    if (w->backward && w->r->cell >= QKV_CELL_LSTM) QKV_TRY(qkv_temp(x, w->r->directions * w->sequences, w->r->units, &carry));
+    if (w->backward && w->r->cell >= QKV_RECUR_LSTM) QKV_TRY(qkv_temp(x, w->r->directions * w->sequences, w->r->units, &carry));
     w->carry = carry.p;
     return QKV_OK;
 }
@@ -301,7 +301,7 @@ static qkv_status prepare_weight(qkv_exec *x, walk *w, int direction, int phase)
 static qkv_status prepare(qkv_exec *x, walk *w, const qkv_recurrence *r, const qkv_batch *batch) {
     w->kernels = x->ctx->kernels;
     w->r = r;
-    w->phases = r->cell == QKV_CELL_GRU_BEFORE ? 2 : 1;
+    w->phases = r->cell == QKV_RECUR_GRU_BEFORE ? 2 : 1;
     measure(w, batch);
     cut(w);
     QKV_TRY(prepare_order(x, w, batch));
@@ -330,14 +330,14 @@ static qkv_status check(const qkv_exec *x, const qkv_recurrence *r, const qkv_ba
     for (int i = 0; i < r->directions; i++) {
         const qkv_recur_params *of = &r->of[i];
         QKV_TRY(check_param(x, of->weight, phase_gates(r, 0) * r->units, r->units));
-        if (r->cell == QKV_CELL_GRU_BEFORE) QKV_TRY(check_param(x, of->candidate, r->units, r->units));
-        if (r->cell == QKV_CELL_GRU) QKV_TRY(check_param(x, of->vector, 1, r->units));
-        if (r->cell == QKV_CELL_LSTM && of->vector >= 0) QKV_TRY(check_param(x, of->vector, 1, 3 * r->units));
+        if (r->cell == QKV_RECUR_GRU_BEFORE) QKV_TRY(check_param(x, of->candidate, r->units, r->units));
+        if (r->cell == QKV_RECUR_GRU) QKV_TRY(check_param(x, of->vector, 1, r->units));
+        if (r->cell == QKV_RECUR_LSTM && of->vector >= 0) QKV_TRY(check_param(x, of->vector, 1, 3 * r->units));
     }
     const int64_t rows = batch->n_seq > 0 ? batch->offset[batch->n_seq] : 0;
     QKV_TRY(qkv_exec_shape(x, "gates of a recurrence", gates, rows, qkv_recurrence_gates(r)));
     QKV_TRY(qkv_exec_shape(x, "hidden rows of a recurrence", hidden, rows, r->directions * r->units));
-    if (r->cell == QKV_CELL_LSTM || (cells.p && qkv_recurrence_cells(r) > 0))
+    if (r->cell == QKV_RECUR_LSTM || (cells.p && qkv_recurrence_cells(r) > 0))
         QKV_TRY(qkv_exec_shape(x, "cells of a recurrence", cells, rows, qkv_recurrence_cells(r)));
     return QKV_OK;
 }
@@ -345,11 +345,11 @@ static qkv_status check(const qkv_exec *x, const qkv_recurrence *r, const qkv_ba
 /* Weights once, and of every row: gates in and out, hidden and cells, and backward what comes from above. */
 static void book(qkv_exec *x, const walk *w) {
     const qkv_recurrence *r = w->r;
-    const double units = (double)r->units, gates = qkv_cell_gates(r->cell), directions = r->directions;
-    const double states = r->cell >= QKV_CELL_LSTM ? 2 : 1;
+    const double units = (double)r->units, gates = qkv_recur_gates(r->cell), directions = r->directions;
+    const double states = r->cell >= QKV_RECUR_LSTM ? 2 : 1;
     const double bytes =
         directions * (gates * units * units + (double)w->rows * units * (2 * gates + states + w->backward)) * sizeof(real);
-    const bool peepholes = r->cell == QKV_CELL_LSTM && r->of[0].vector >= 0;
+    const bool peepholes = r->cell == QKV_RECUR_LSTM && r->of[0].vector >= 0;
     const qkv_cost c =
         (w->backward ? qkv_cost_recur_backward : qkv_cost_recur_forward)(r->cell, peepholes, w->rows, w->products, r->units);
     const double macs = (double)w->products * gates * units * units;
@@ -437,25 +437,27 @@ static qkv_status peepholes(qkv_exec *x, const walk *w, const qkv_batch *batch, 
     return QKV_OK;
 }
 
-/* Gradients of the parameters of one direction: one product over the rows of all steps. */
+/* Gradients of the parameters of one direction: one product over the rows of all steps. First steps have nothing before them: their
+ * rows are 0, computed all the same. */
 static qkv_status weights_back(qkv_exec *x, const walk *w, const qkv_batch *batch, int direction) {
     const qkv_recurrence *r = w->r;
     const qkv_recur_params *of = &r->of[direction];
-    const int64_t d = r->units, width = qkv_cell_gates(r->cell) * d;
+    const int64_t d = r->units, width = qkv_recur_gates(r->cell) * d;
     const size_t mark = qkv_exec_mark(x);
-    qkv_linear weight = {.weight = of->weight, .bias = -1, .work = QKV_WORK_RECURRENCE};
-    qkv_mat gates = qkv_mat_cols(r->cell == QKV_CELL_GRU ? w->drecur : w->gates, direction * width, width), before;
+    const qkv_linear weight = {.weight = of->weight, .bias = -1, .work = QKV_WORK_RECURRENCE, .idle = w->sequences};
+    qkv_mat gates = qkv_mat_cols(r->cell == QKV_RECUR_GRU ? w->drecur : w->gates, direction * width, width), before;
     QKV_TRY(steps_before(x, w, batch, qkv_mat_cols(w->hidden, direction * d, d), direction, &before));
-    if (r->cell == QKV_CELL_GRU_BEFORE) {
-        const qkv_linear candidate = {.weight = of->candidate, .bias = -1, .work = QKV_WORK_RECURRENCE};
+    if (r->cell == QKV_RECUR_GRU_BEFORE) {
+        qkv_linear candidate = weight;
+        candidate.weight = of->candidate;
         QKV_TRY(qkv_linear_backward(x, candidate, qkv_mat_cols(w->cells, direction * d, d), qkv_mat_cols(gates, 2 * d, d), NULL));
         QKV_TRY(qkv_linear_backward(x, weight, before, qkv_mat_cols(gates, 0, 2 * d), NULL));
     } else {
         QKV_TRY(qkv_linear_backward(x, weight, before, gates, NULL));
     }
-    if (r->cell == QKV_CELL_GRU)
+    if (r->cell == QKV_RECUR_GRU)
         QKV_TRY(qkv_column_sum(x, QKV_WORK_RECURRENCE, qkv_mat_cols(gates, 2 * d, d), qkv_grad(x, of->vector)));
-    if (r->cell == QKV_CELL_LSTM && of->vector >= 0)
+    if (r->cell == QKV_RECUR_LSTM && of->vector >= 0)
         QKV_TRY(peepholes(x, w, batch, direction, gates, qkv_mat_cols(w->cells, direction * d, d)));
     qkv_exec_release(x, mark);
     return QKV_OK;
@@ -469,7 +471,7 @@ qkv_status qkv_recurrence_backward(qkv_exec *x, const qkv_recurrence *r, const q
     QKV_TRY(qkv_exec_shape(x, "gradient of a recurrence", dhidden, hidden.rows, hidden.cols));
     const size_t mark = qkv_exec_mark(x);
     walk w = {.backward = true, .gates = gates, .hidden = hidden, .cells = cells, .dhidden = dhidden};
-    if (r->cell == QKV_CELL_GRU) QKV_TRY(qkv_temp(x, gates.rows, gates.cols, &w.drecur));
+    if (r->cell == QKV_RECUR_GRU) QKV_TRY(qkv_temp(x, gates.rows, gates.cols, &w.drecur));
     const size_t walking = qkv_exec_mark(x);
     QKV_TRY(prepare(x, &w, r, batch));
     book(x, &w);

@@ -22,7 +22,7 @@ typedef struct qkv_recur_params {
 } qkv_recur_params;
 
 typedef struct qkv_recurrence {
-    qkv_cell cell;
+    qkv_recur_cell cell;
     int64_t units;  /* of one direction */
     int directions; /* 1: from the first row to the last. 2: and one from the last to the first, beside it in all matrices */
     qkv_recur_params of[2];
@@ -30,10 +30,10 @@ typedef struct qkv_recurrence {
 
 /* Columns of a row of `gates` and, for the backward pass, of `cells` (0: none). */
 static inline int64_t qkv_recurrence_gates(const qkv_recurrence *r) {
-    return r->directions * qkv_cell_gates(r->cell) * r->units;
+    return r->directions * qkv_recur_gates(r->cell) * r->units;
 }
 static inline int64_t qkv_recurrence_cells(const qkv_recurrence *r) {
-    return r->cell < QKV_CELL_LSTM ? 0 : r->directions * r->units;
+    return r->cell < QKV_RECUR_LSTM ? 0 : r->directions * r->units;
 }
 
 /* gates [N, directions * gates * units]: in what comes from below, out the values of the gates (of TANH and RELU: unchanged).

@@ -51,11 +51,11 @@ static void sum_chunk(void *arg, int64_t chunk, int thread) {
     j->kernels->axpby(r.to - r.from, j->in.cols, j->a, row(j->in, r.from), j->in.ld, j->b, row(j->out, r.from), j->out.ld);
 }
 
-qkv_status qkv_scaled_sum(qkv_exec *x, real a, qkv_mat in, real b, qkv_mat out) {
+qkv_status qkv_scaled_sum(qkv_exec *x, qkv_work work, real a, qkv_mat in, real b, qkv_mat out) {
     QKV_TRY(qkv_exec_shape(x, "input of a sum", in, in.rows, in.cols));
     QKV_TRY(qkv_exec_shape(x, "output of a sum", out, in.rows, in.cols));
     double elements = (double)in.rows * (double)in.cols;
-    qkv_exec_other(x, QKV_WORK_RESIDUAL, elements * ((a != 1) + (b != 0 ? 1 + (b != 1) : 0)), elements * (b != 0 ? 3 : 2) * sizeof(real));
+    qkv_exec_other(x, work, elements * ((a != 1) + (b != 0 ? 1 + (b != 1) : 0)), elements * (b != 0 ? 3 : 2) * sizeof(real));
     if (x->plan || in.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .a = a, .b = b, .grain = qkv_row_grain(in.cols)};
     qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), sum_chunk, &j);

@@ -12,6 +12,6 @@ qkv_status qkv_residual(qkv_exec *x, const qkv_mat *base, qkv_mat in, qkv_mat ou
 qkv_status qkv_residual_check(const qkv_exec *x, qkv_dropout d, int64_t rows) QKV_MUST_USE;
 
 /* out = a * in + b * out; b = 0 does not read out. */
-qkv_status qkv_scaled_sum(qkv_exec *x, real a, qkv_mat in, real b, qkv_mat out) QKV_MUST_USE;
+qkv_status qkv_scaled_sum(qkv_exec *x, qkv_work work, real a, qkv_mat in, real b, qkv_mat out) QKV_MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
 #include <stddef.h>
 
+#include "data/options.h"
 #include "report/flops.h"
 
 #define AT(field) offsetof(qkv_flops_options, field)
@@ -34,7 +35,8 @@ static const qkv_option options_list[] = {
            "rnn: plain (tanh), relu; lstm: plain, peepholes; gru: plain (reset after the product), reset-before"),
     INT("layers", layers, "0", 0, 4096, NULL, "of the encoder, with an embedding before and a head behind (0: one layer alone)"),
     INT("dim", dim, "512", 1, 65536, NULL, "width of the model"),
-    INT("heads", heads, "8", 1, 4096, NULL, "attention heads, a divisor of dim (of a recurrent model: those of attention pooling)"),
+    INT("heads", heads, "8", 1, 4096, BLOCKS ",pooling=attention",
+        "attention heads, a divisor of dim (of a recurrent model: those of attention pooling)"),
     INT("kv-heads", kv_heads, "0", 0, 4096, BLOCKS, "key/value heads, a divisor of heads (0: as heads; 1: multi-query)"),
     BOOL("output-projection", output_projection, "yes", BLOCKS " !layers",
          "of an attention layer alone: one more linear map behind the heads"),
@@ -67,6 +69,8 @@ static const qkv_option options_list[] = {
     RATE("attention-dropout", attention_dropout, BLOCKS " train", "on the attention weights"),
     RATE("embedding-dropout", embedding_dropout, "layers train", "on the embeddings"),
 #undef GROUP
+#define AT_DATA(field) AT(data.field)
+    QKV_DATA_OPTIONS(AT_DATA),
 };
 
 const qkv_option_table qkv_flops_table = {
@@ -144,11 +148,14 @@ qkv_status qkv_flops_check(qkv_ctx *ctx, const int64_t *lengths, int64_t sequenc
     const double walk = (tokens + (double)sequences * (double)heads) * (double)layers;
     const double bytes = 64 * (tokens + 1) * (double)width * (double)layers; /* more than are kept */
     if (walk > 0x1p29)
-        return qkv_fail(ctx, QKV_BAD_ARGUMENT,
-                        "too much to walk: %.0f tokens and %.0f heads of sequences, times layers=%lld; that may come to %.0f",
-                        tokens, (double)sequences * (double)heads, (long long)layers, 0x1p29);
+        return qkv_fail(
+            ctx, QKV_BAD_ARGUMENT,
+            "too large to walk: tokens=%.0f, sequences=%lld, heads=%lld and layers=%lld make %.0f steps; the most is %.0f", tokens,
+            (long long)sequences, (long long)heads, (long long)layers, walk, 0x1p29);
     if (bytes > 0x1p60)
-        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "more bytes than can be counted: %.0f tokens, rows of %lld numbers, layers=%lld",
-                        tokens, (long long)width, (long long)layers);
+        return qkv_fail(
+            ctx, QKV_BAD_ARGUMENT,
+            "too large to count: tokens=%.0f in rows of up to %lld numbers and layers=%lld make %.3g bytes; the most is %.3g",
+            tokens, (long long)width, (long long)layers, bytes, 0x1p60);
     return QKV_OK;
 }

@@ -34,6 +34,7 @@ struct qkv_outcome {
     qkv_compare_result result; /* first: qkv_outcome_of */
     qkv_ctx *ctx;
     qkv_status status;
+    const char *lacks;
     block *blocks;
     table *tables, *last_table;
     int64_t row_capacity; /* of the last table */
@@ -48,6 +49,7 @@ qkv_outcome *qkv_outcome_of(qkv_compare_result *result) {
 qkv_status qkv_outcome_create(qkv_ctx *ctx, qkv_outcome **outcome) {
     QKV_TRY(qkv_alloc_zero(ctx, 1, sizeof **outcome, outcome));
     (*outcome)->ctx = ctx;
+    (*outcome)->lacks = "It was not measured.";
     return QKV_OK;
 }
 
@@ -87,6 +89,10 @@ const char *qkv_outcome_text(qkv_outcome *o, const char *format, ...) {
 
 static const char *copy(qkv_outcome *o, const char *text) {
     return qkv_outcome_text(o, "%s", text);
+}
+
+void qkv_outcome_lacks(qkv_outcome *o, const char *sentence) {
+    o->lacks = copy(o, sentence);
 }
 
 /* ---- tables ---- */
@@ -218,16 +224,6 @@ void qkv_claim_count(qkv_outcome_claim *c, const char *name, double good, int64_
     c->verdict[i] = qkv_judge_count(good, all, c->why[i], sizeof c->why[i]);
 }
 
-/* With a question mark for each number that was not measured. */
-static const char *ours_text(qkv_outcome *o, const char *ours) {
-    const char *nan = strstr(ours, "nan"), *before = "";
-    for (; nan; ours = nan + 3, nan = strstr(ours, "nan")) {
-        const bool sign = nan > ours && (nan[-1] == '-' || nan[-1] == '+');
-        before = qkv_outcome_text(o, "%s%.*s?", before, (int)(nan - ours) - sign, ours);
-    }
-    return qkv_outcome_text(o, "%s%s", before, ours);
-}
-
 void qkv_outcome_add_claim(qkv_outcome *o, const qkv_outcome_claim *c, const char *remark) {
     const char *why = "";
     for (int64_t i = 0; i < c->parts; i++) {
@@ -242,7 +238,9 @@ void qkv_outcome_add_claim(qkv_outcome *o, const qkv_outcome_claim *c, const cha
                                .article = copy(o, c->article),
                                .says = copy(o, c->says),
                                .figure = copy(o, c->figure),
-                               .ours = ours_text(o, c->ours),
+                               .ours = copy(o, !strstr(c->ours, "nan") ? c->ours
+                                               : c->lacks              ? c->lacks
+                                                                       : o->lacks),
                                .verdict = qkv_judge_parts(c->verdict, c->parts),
                                .why = why};
     if (o->last_claim)

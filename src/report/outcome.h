@@ -13,6 +13,9 @@ typedef struct qkv_outcome qkv_outcome;
 qkv_status qkv_outcome_create(qkv_ctx *ctx, qkv_outcome **outcome) QKV_MUST_USE;
 void qkv_outcome_free(qkv_outcome *o);
 
+/* What claims say of which not all was measured: the run that is needed. Copied. */
+void qkv_outcome_lacks(qkv_outcome *o, const char *sentence);
+
 /* A copy that lives as long as the outcome; "" once memory has run out. */
 const char *qkv_outcome_text(qkv_outcome *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -38,7 +41,8 @@ typedef struct qkv_outcome_claim {
     const char *name[QKV_OUTCOME_PARTS]; /* in front of what is said of the part; "" where there is one */
     qkv_verdict verdict[QKV_OUTCOME_PARTS];
     char why[QKV_OUTCOME_PARTS][320];
-    char ours[256]; /* what was not measured is "nan" here */
+    char ours[256];    /* "nan" where something was not measured: then `lacks` is said instead */
+    const char *lacks; /* a sentence; NULL: that of the outcome */
 } qkv_outcome_claim;
 
 /* Judges a further part. */

@@ -57,6 +57,19 @@ static void scaled(double x, const char *const *unit, int units, double step, ch
     snprintf(text, size, "%.*f %s", i == 0 && x == floor(x) ? 0 : fabs(x) < 9.995 ? 2 : fabs(x) < 99.95 ? 1 : 0, x, unit[i]);
 }
 
+/* 1,048,576 */
+static void grouped(double x, char *text, size_t size) {
+    char digits[400];
+    const int length = snprintf(digits, sizeof digits, "%.0f", fabs(x));
+    size_t n = x <= -0.5 && size > 1 ? 1 : 0;
+    if (n) text[0] = '-';
+    for (int i = 0; i < length && n + 2 < size; i++) {
+        if (i && (length - i) % 3 == 0) text[n++] = ',';
+        text[n++] = digits[i];
+    }
+    text[n] = 0;
+}
+
 void qkv_page_value(qkv_unit unit, double x, char *text, size_t size) {
     static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB"}, *const operations[] = {"", "k", "M", "G", "T", "P"},
                              *const seconds[] = {"ns", "us", "ms", "s"};
@@ -78,7 +91,7 @@ void qkv_page_value(qkv_unit unit, double x, char *text, size_t size) {
         scaled(x, operations, 6, 1000, text, size);
         break;
     case QKV_UNIT_COUNT:
-        snprintf(text, size, "%.0f", x);
+        grouped(x, text, size);
         break;
     case QKV_UNIT_TEXT:
     case QKV_UNIT_NUMBER:

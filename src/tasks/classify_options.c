@@ -60,7 +60,7 @@ static const qkv_option options_list[] = {
               "its variants: relu of an rnn, peepholes of an lstm, reset-before of a gru"),
     INT("layers", layers, "1", 1, 4096, "encoder blocks, or recurrent layers"),
     INT("dim", dim, "128", 1, 65536, "width of the model"),
-    INT("heads", heads, "4", 1, 4096, "attention heads, a divisor of dim"),
+    INT_IF(BLOCKS ",pooling=attention", "heads", heads, "4", 1, 4096, "attention heads, a divisor of dim"),
     INT_IF(BLOCKS, "kv-heads", kv_heads, "0", 0, 4096, "key/value heads, a divisor of heads (0: as heads; 1: multi-query)"),
     INT_IF(BLOCKS, "ffn", ffn, "0", 0, 1 << 20, "width inside the feed-forward layers (0: 4 * dim)"),
     INT("ngrams", ngrams, "2", 0, 8, "longest run of words in the linear model beside the encoder (0: there is none)"),
@@ -216,6 +216,7 @@ qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *o) {
     if (o->pretrain > 0 && o->model >= QKV_NETWORK_RNN && o->model < QKV_NETWORK_BIRNN)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "pretrain: in a %s a hidden token is told from what stands to its left alone; try model=bi%s",
                         qkv_network_name((qkv_network)o->model), qkv_network_name((qkv_network)o->model));
+    QKV_TRY(qkv_config_check_causal(ctx, o->causal, o->window));
     qkv_config c = qkv_classify_config(o, o->vocab, 2);
     return qkv_config_check(ctx, &c);
 }

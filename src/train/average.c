@@ -22,7 +22,7 @@ qkv_status qkv_snapshots_mean(qkv_exec *x, const qkv_snapshots *s, int64_t taken
     int64_t held = qkv_snapshots_held(s, taken);
     for (int64_t k = 0; k < held; k++) {
         double share = 1 / (double)(k + 1);
-        QKV_TRY(qkv_scaled_sum(x, (real)share, rows_of(slot(s, taken - held + k), s->size), (real)(1 - share), rows_of(mean, s->size)));
+        QKV_TRY(qkv_scaled_sum(x, QKV_WORK_RESIDUAL, (real)share, rows_of(slot(s, taken - held + k), s->size), (real)(1 - share), rows_of(mean, s->size)));
     }
     return QKV_OK;
 }

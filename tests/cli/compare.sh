@@ -42,7 +42,36 @@ run 0 compare order --seeds 2 --resume cells --json b # half of them are there
 is taken "$(json b taken)" "$(json a cells)"
 printf '{"cell":"half' >> cells
 run 0 compare order --seeds 3 --resume cells
-has err 'warning: cells: line [0-9]+ is no cell; measured anew'
+has err 'warning: cells: line [0-9]+ is no whole cell; measured anew'
+sed -E '2s/"rows":[0-9]/"rows":7/' cells > edited # by hand
+run 0 compare order --seeds 1 --resume edited --json b
+has err 'warning: edited: line 2 is no whole cell; measured anew'
+is "taken of an edited file" "$(json b taken)" "$(($(json b cells) - 1))"
+is "the table beside it" "$(json a tables)" "$(json b tables)"
+
+# Two at once on one file: nothing of either is lost.
+"$QKV" compare order --seeds 6 --threads 1 --resume both > /dev/null 2> err &
+run 0 compare order --seeds 6 --seed 100 --threads 1 --resume both
+wait $! || fail "the other run"
+is "cells of two runs" "$(lines both)" $((1 + 12 * $(json a cells)))
+# A file that nobody asked for goes when all is done, unless somebody else's work is in it.
+cp both qkv-compare-order.cells
+run 0 compare order --seeds 6
+has err '^qkv-compare-order.cells stays: it has what other runs measured \(60\)$'
+is "lines that stay" "$(lines qkv-compare-order.cells)" "$(lines both)"
+rm qkv-compare-order.cells
+
+# Where no file can be, the result is what counts.
+(cd /proc && "$QKV" compare order --seeds 1 --threads 1) > out 2> err
+is "exit code in /proc" $? 0
+has err 'warning: what is done is not kept: qkv-compare-order.cells'
+is "said once" "$(lines err)" 1
+has out '^verdict +holds: '
+last="qkv compare order > /dev/full"
+"$QKV" compare order --seeds 1 > /dev/full 2> err
+is "exit code with a full disk" $? 1
+has err 'standard output: No space left on device'
+rm -f qkv-compare-order.cells
 printf 'label\ttext\n' > data.tsv
 run 1 compare order --resume data.tsv
 has err 'data.tsv: is not a file of cells'
@@ -57,7 +86,11 @@ has err "there is no experiment 'headss'; there is: speed"
 run 2 compare order heads
 run 2 compare order --seeds 0
 run 2 compare order --data data.tsv --quick
-has err "data: 'order' reads no data"
+has err "^qkv compare: --data: 'order' reads no data"
+has err "'qkv help compare' shows how it is used"
+run 0 help compare order
+has out '^ *order: without positions'
+run 2 help compare orders
 run 2 compare order --html -
 run 2 compare order --resume -
 run 2 compare heads --data -
@@ -83,6 +116,9 @@ for signal in INT:130 TERM:143; do
     is "exit code after $signal" $? "${signal#*:}"
     has out '^claim +article A, row 3: '
     has out '^verdict +cannot be judged: '
+    has out "^ours +Not all of it was measured: 'qkv compare heads --quick' has to run to its end"
+    has out '1,048,576 weights'
+    hasnt out '[? ]\?'
     has err 'measurements are done and are in kept\. To go on:$'
     has err '^qkv compare heads --threads 1 --quick --resume kept --json j$'
     at_least "done" "$(json j done)" 1

@@ -60,6 +60,15 @@ run 0 flops --model bigru --dim 64 --seq 5 --no-time
 has out '^one layer alone of bigru, 32 units a direction, dim 64$'
 has out '^recurrence +'
 hasnt out 'output projection'
+run 0 flops --model lstm --dim 101 --seq 5 --batch 2 --train --no-time
+hasnt out '^sums'
+run 2 flops --model lstm --dim 100 --heads 4
+has err '--heads has no effect with --model lstm$'
+run 2 flops --model bilstm --dim 65
+has err 'dim=65 is odd: '
+run 2 flops --model lstm --layers 1 --dim 100 --pooling attention
+has err 'heads=8 does not divide dim=100 '
+run 0 flops --model lstm --layers 1 --dim 100 --heads 4 --pooling attention --no-time
 
 # Lengths from a file, 0 and 1 among them; a batch of nothing.
 printf '0 1\n33\t95,2\n\n' > lengths
@@ -71,6 +80,10 @@ run 0 flops --lengths - --no-time < lengths
 has out '^5 sequences of 0 to 95 tokens, 131 in all'
 run 0 flops --seq 0 --batch 3 --no-time
 has out '^3 sequences of 0 tokens'
+run 0 flops --batch 0
+hasnt out '(output projection makes|^time)'
+run 0 flops --seq 0 --measure --json
+is "time of nothing" "$(json out time)" null
 run 0 flops --batch 0 --layers 1 --train --no-time --json
 is "of nothing" "$(json out macs.total)" 0
 printf '5\n7 x\n' > wrong
@@ -95,6 +108,27 @@ run 0 flops "$model" --seq 3 --batch 7 --train --dtype bf16 --no-time
 has out '^7 sequences of 3 tokens; forward, backward, update, bf16$'
 run 0 flops "$model" --data "$QKV_MODELS/texts.txt" --no-time --json
 is texts "$(json out sequences)" "$(lines "$QKV_MODELS/texts.txt")"
+# A labelled file: its texts, cut at what the model reads, are what training books; --format text reads its lines.
+run 0 flops "$model" --data "$QKV_MODELS/train.tsv" --no-time --json
+is rows "$(json out sequences)" "$(lines "$QKV_MODELS/train.tsv")"
+labelled=$(json out tokens)
+cut -f 2- "$QKV_MODELS/train.tsv" > texts
+run 0 flops "$model" --data texts --no-time --json
+is "tokens without labels" "$(json out tokens)" "$labelled"
+run 0 flops "$model" --data "$QKV_MODELS/train.tsv" --format text --no-time --json
+[ "$(json out tokens)" -gt "$labelled" ] || fail "labels are no text in lines of text"
+run 1 flops "$model" --data "$QKV" --no-time
+has err 'this is .*; expected UTF-8 text$'
+run 1 flops "$model" --data "$QKV_MODELS/train.tsv" --format jsonl
+run 2 flops "$model" --data texts --label-field x
+has err '--label-field has no effect: no labels are read here$'
+run 2 flops "$model" --data texts --text-column-2 x
+run 2 flops "$model" --format tsv
+has err '--format has no effect without --data$'
+run 2 flops "$model" --seq 4 --data texts
+has err '--seq has no effect with --data texts$'
+run 2 flops "$model" --recompute
+has err '--recompute has no effect without --train$'
 run 2 flops "$model" --seq 25
 has err 'sequence 0 has 25 tokens; this network takes 0 to 24'
 run 2 flops "$model" --dim 64
@@ -111,6 +145,10 @@ run 2 flops --seq x
 run 2 flops --seq 5-3
 has err '--seq=5-3: expected N or A-B, from 0 to 16777216'
 run 2 flops --seq -5
+run 2 flops --seq 3-9
+has err '--seq 3-9: one sequence has one length; --batch 2 or more spreads them'
+run 2 flops --causal --window 5,7
+has err 'causal and window=5,7 contradict each other'
 run 2 flops --by head
 has err '--by=head: expected op or layer'
 run 2 flops --ffn 100
@@ -133,7 +171,7 @@ run 2 flops --seq 1000000000000
 run 2 flops --batch 1000000000000
 run 2 flops --seq 99999999999999999999
 run 2 flops --seq 16777216 --layers 4096
-has err 'too much to walk: 16777216 tokens and 8 heads of sequences, times layers=4096; that may come to 536870912$'
+has err 'too large to walk: tokens=16777216, sequences=1, heads=8 and layers=4096 make 68719509504 steps; the most is 536870912$'
 run 0 flops --seq 16777216 --causal --no-time
 has out '^total +1,048,576 +144 P '
 run 0 flops --seq 16777216 --layers 1 --dim 65536 --heads 4096 --ffn 1048576 --activation swiglu --train --no-time
@@ -148,7 +186,8 @@ hasnt out '[0-9],[0-9]'
 
 # The time: a floor, with what it was measured by.
 run 0 flops --dim 32 --heads 2 --seq 16 --threads 1
-has out '^time +at least [0-9.e-]+ [mu]?s: the useful multiply-adds at the FMA peak measured now, [0-9.]+ [kMGT]?FLOP/s \(1 thread\)$'
+has out '^time +at least [0-9.e-]+ [mu]?s: the useful multiply-adds at the FMA peak measured now, [0-9.]+ [kMGT]?FLOP/s \(the highest of 5, 1 thread\)$'
+has out '^ +at most [0-9.]+ [kMGT]?tokens/s$'
 run 0 flops --dim 32 --heads 2 --seq 16 --threads 1 --measure --json
 is threads "$(json out time.threads)" 1
 is case "$(json out time.case)" layer.forward
@@ -159,4 +198,23 @@ run 0 flops --dim 32 --heads 2 --kv-heads 1 --seq 16 --causal --threads 1 --trai
 is case "$(json out time.case)" layer.both
 run 0 flops --layers 1 --dim 32 --heads 2 --seq 16 --threads 1 --measure
 has out 'that predict\.encoder of this size reached just now$'
+for kind in rnn lstm gru; do
+    run 0 flops --model $kind --dim 32 --seq 16 --batch 2 --threads 1 --measure --json
+    is case "$(json out time.case)" recurrence.$kind
+    at_least share "$(json out time.share)" 1e-9
+done
+run 0 flops --model lstm --dim 32 --seq 16 --threads 1 --train --measure --json
+is case "$(json out time.case)" recurrence.lstm-both
+run 2 flops --model bilstm --measure
+run 2 flops --model rnn --cell relu --measure
+run 2 flops --model lstm --layers 1 --measure
+# A machine that is not this one.
+run 0 flops --dim 512 --heads 8 --seq 1024 --peak 19500
+has out '^time +at least 220 us: the useful multiply-adds at the peak that was given, 19\.5 TFLOP/s$'
+has out '^ +at most 4\.65 Mtokens/s$'
+run 0 flops --dim 512 --heads 8 --seq 1024 --peak 19500 --json
+is threads "$(json out time.threads)" null
+at_least tokens "$(json out time.tokens_per_s)" 4649000
+run 2 flops --peak 5 --measure
+run 2 flops --peak 0
 finish

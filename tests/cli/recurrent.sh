@@ -18,6 +18,9 @@ run 0 train classify "$train" -o cell --model lstm --cell peepholes --dim 16 --s
 run 0 info cell
 has out '^  cell  *peepholes$'
 run 0 train classify "$train" -o pre --model bigru --cell reset-before --dim 16 --steps 2 --pretrain 0.1 --pooling max
+# Without attention pooling there are no heads to divide the width.
+run 0 train classify "$train" -o odd --model lstm --dim 33 --steps 2 --pooling mean
+run 0 test odd "$train"
 
 # One line each: what is wrong | what is said.
 while IFS='|' read -r given said; do
@@ -33,6 +36,9 @@ done << 'END'
 --model gru --cell peepholes|2 cell=peepholes is of model=lstm or bilstm, not of gru
 --model lstm --pooling first|2 pooling=first: the first row of a text has seen nothing of it with model=lstm
 --model lstm --pretrain 1|2 in a lstm a hidden token is told from what stands to its left alone; try model=bilstm
+--model lstm --pooling mean --heads 2|2 --heads has no effect with --model lstm
+--model bilstm --dim 65|2 dim=65 is odd
+--causal --window 5,7|2 causal and window=5,7 contradict each other
 --model tree|2 model=tree
 END
 finish

@@ -33,6 +33,7 @@ cp part.resume before
 # shellcheck disable=SC2086
 run 2 train classify train.tsv -o part $options --lr 0.001 --resume
 has err 'part\.resume is of another run and cannot be continued: of options lr it had "0\.0005", this one has "0\.001"'
+has err 'Without --resume training begins anew'
 data 240 6 > other.tsv
 # shellcheck disable=SC2086
 run 2 train classify other.tsv -o part $options --resume

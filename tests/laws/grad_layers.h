@@ -184,7 +184,7 @@ static void case_recurrent(void) {
         grad_case g;
         grad_start(&g);
         qkv_recurrent l;
-        const qkv_recurrent_shape shape = {.cell = (qkv_cell)(i % 5), .in = 5, .units = 4, .directions = 1 + i / 5 % 2, .peepholes = i >= 5,
+        const qkv_recurrent_shape shape = {.cell = (qkv_recur_cell)(i % 5), .in = 5, .units = 4, .directions = 1 + i / 5 % 2, .peepholes = i >= 5,
                                            .forget = 1, .dropout = i % 2 ? 0.3 : 0};
         NET_OK(&g.ctx, qkv_recurrent_declare(&l, &g.reg, "", &shape, 3));
         grad_input(&g, "in", GRAD_ROWS * 5);

@@ -165,13 +165,13 @@ static void run_residual(grad_case *g, bool backward) {
     qkv_mat base = grad_mat(g->in[0].value, GRAD_ROWS, 6), in = grad_mat(g->in[1].value, GRAD_ROWS, 6), sum;
     GRAD_OK(qkv_temp(&g->x, GRAD_ROWS, 6, &sum));
     GRAD_OK(qkv_residual(&g->x, &base, in, sum, *d));
-    GRAD_OK(qkv_scaled_sum(&g->x, (real)0.5, in, 0, g->out));
-    GRAD_OK(qkv_scaled_sum(&g->x, 3, sum, 1, g->out));
+    GRAD_OK(qkv_scaled_sum(&g->x, QKV_WORK_RESIDUAL, (real)0.5, in, 0, g->out));
+    GRAD_OK(qkv_scaled_sum(&g->x, QKV_WORK_RESIDUAL, 3, sum, 1, g->out));
     if (!backward) return;
     qkv_mat dbase = grad_mat(g->in[0].grad, GRAD_ROWS, 6), din = grad_mat(g->in[1].grad, GRAD_ROWS, 6);
-    GRAD_OK(qkv_scaled_sum(&g->x, 3, g->dout, 0, dbase));
+    GRAD_OK(qkv_scaled_sum(&g->x, QKV_WORK_RESIDUAL, 3, g->dout, 0, dbase));
     GRAD_OK(qkv_residual(&g->x, NULL, dbase, din, *d));
-    GRAD_OK(qkv_scaled_sum(&g->x, (real)0.5, g->dout, 1, din));
+    GRAD_OK(qkv_scaled_sum(&g->x, QKV_WORK_RESIDUAL, (real)0.5, g->dout, 1, din));
 }
 
 static void case_residual(void) {
@@ -347,18 +347,18 @@ static void run_recurrence(grad_case *g, bool backward) {
     memcpy(g->in[0].grad, gates.p, (size_t)(GRAD_ROWS * wide) * sizeof(real));
 }
 
-static void one_recurrence(qkv_cell cell, int64_t units, int directions, bool peepholes) {
+static void one_recurrence(qkv_recur_cell cell, int64_t units, int directions, bool peepholes) {
     grad_case g;
     grad_start(&g);
     qkv_recurrence r = {cell, units, directions, {{-1, -1, -1}, {-1, -1, -1}}};
-    const bool apart = cell == QKV_CELL_GRU_BEFORE;
-    const int64_t gates = apart ? 2 : qkv_cell_gates(cell);
+    const bool apart = cell == QKV_RECUR_GRU_BEFORE;
+    const int64_t gates = apart ? 2 : qkv_recur_gates(cell);
     for (int i = 0; i < directions; i++) {
         qkv_recur_params *of = &r.of[i];
         const qkv_param_kind matrix = {.matrix = true}, vector = {.vector = true};
         NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "weight", gates * units, units, matrix, &of->weight));
         if (apart) NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "candidate", units, units, matrix, &of->candidate));
-        if (cell == QKV_CELL_GRU || peepholes)
+        if (cell == QKV_RECUR_GRU || peepholes)
             NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "vector", 1, peepholes ? 3 * units : units, vector, &of->vector));
     }
     grad_input(&g, "what comes from below", GRAD_ROWS * qkv_recurrence_gates(&r));
@@ -369,11 +369,11 @@ static void one_recurrence(qkv_cell cell, int64_t units, int directions, bool pe
 }
 
 static void case_recurrence(void) {
-    for (int cell = 0; cell <= QKV_CELL_GRU_BEFORE; cell++)
+    for (int cell = 0; cell <= QKV_RECUR_GRU_BEFORE; cell++)
         for (int directions = 1; directions <= 2; directions++)
-            for (int peepholes = 0; peepholes <= (cell == QKV_CELL_LSTM); peepholes++) {
-                one_recurrence((qkv_cell)cell, 3, directions, peepholes);
-                one_recurrence((qkv_cell)cell, 18, directions, peepholes);
+            for (int peepholes = 0; peepholes <= (cell == QKV_RECUR_LSTM); peepholes++) {
+                one_recurrence((qkv_recur_cell)cell, 3, directions, peepholes);
+                one_recurrence((qkv_recur_cell)cell, 18, directions, peepholes);
             }
 }
 

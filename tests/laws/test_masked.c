@@ -81,7 +81,7 @@ static void same(const qkv_masked *net, const result *a, const result *b) {
 
 static void operations(const qkv_config *c, const net_rows *b, const hidden *h, const result *r) {
     double back;
-    const double dim = (double)c->dim, blocks = net_layers_flops(c, (double)b->rows, &back);
+    const double dim = (double)c->dim, blocks = net_layers_flops(c, b, &back);
     const double gemm = blocks + 2 * (double)h->masks.count * dim * (dim + (double)c->vocab);
     assert_true(r->tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == gemm);
     assert_true(r->tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 2 * gemm + back);

@@ -31,17 +31,17 @@ static void fill(qkv_mat m, const walked *w, const uint64_t *who, uint64_t salt)
                 m.p[r * m.ld + c] = (real)qkv_normal(qkv_key4(who[s], salt, (uint64_t)(r - w->offset[s]), (uint64_t)c));
 }
 
-static qkv_recurrence declare(ops_bench *bench, qkv_cell cell, int64_t units, int directions, bool peepholes) {
+static qkv_recurrence declare(ops_bench *bench, qkv_recur_cell cell, int64_t units, int directions, bool peepholes) {
     qkv_recurrence r = {cell, units, directions, {{-1, -1, -1}, {-1, -1, -1}}};
-    const bool apart = cell == QKV_CELL_GRU_BEFORE;
-    const int64_t gates = apart ? 2 : qkv_cell_gates(cell);
+    const bool apart = cell == QKV_RECUR_GRU_BEFORE;
+    const int64_t gates = apart ? 2 : qkv_recur_gates(cell);
     for (int i = 0; i < directions; i++) {
         OPS_OK(qkv_reg_add(&bench->reg, "", "weight", gates * units, units, (qkv_param_kind){.matrix = true, .gates = gates},
                            &r.of[i].weight));
         if (apart)
             OPS_OK(qkv_reg_add(&bench->reg, "", "candidate", units, units, (qkv_param_kind){.matrix = true, .gates = 1},
                                &r.of[i].candidate));
-        if (cell == QKV_CELL_GRU || peepholes)
+        if (cell == QKV_RECUR_GRU || peepholes)
             OPS_OK(qkv_reg_add(&bench->reg, "", "vector", 1, (peepholes ? 3 : 1) * units, (qkv_param_kind){.vector = true},
                                &r.of[i].vector));
     }
@@ -107,7 +107,7 @@ static void scale_weights(ops_bench *bench, int64_t units) {
 
 enum { SEQUENCES = 30 };
 
-static void one(qkv_cell cell, int64_t units, int directions, bool peepholes) {
+static void one(qkv_recur_cell cell, int64_t units, int directions, bool peepholes) {
     uint64_t who[SEQUENCES];
     int64_t lengths[SEQUENCES];
     for (int s = 0; s < SEQUENCES; s++) {
@@ -147,9 +147,9 @@ static void one(qkv_cell cell, int64_t units, int directions, bool peepholes) {
 
 static void bits(void **state) {
     (void)state;
-    for (int cell = 0; cell <= QKV_CELL_GRU_BEFORE; cell++) {
-        one((qkv_cell)cell, 20, 2, false);
-        one((qkv_cell)cell, cell < QKV_CELL_LSTM ? 260 : 144, 1, cell == QKV_CELL_LSTM); /* large enough for columns */
+    for (int cell = 0; cell <= QKV_RECUR_GRU_BEFORE; cell++) {
+        one((qkv_recur_cell)cell, 20, 2, false);
+        one((qkv_recur_cell)cell, cell < QKV_RECUR_LSTM ? 260 : 144, 1, cell == QKV_RECUR_LSTM); /* large enough for columns */
     }
 }
 
@@ -158,12 +158,12 @@ static void count(void **state) {
     (void)state;
     static const uint64_t who[] = {1, 2, 3, 4};
     static const int64_t lengths[] = {5, 0, 1, 9};
-    for (int cell = 0; cell <= QKV_CELL_GRU_BEFORE; cell++)
-        for (int peepholes = 0; peepholes <= (cell == QKV_CELL_LSTM); peepholes++) {
+    for (int cell = 0; cell <= QKV_RECUR_GRU_BEFORE; cell++)
+        for (int peepholes = 0; peepholes <= (cell == QKV_RECUR_LSTM); peepholes++) {
             ops_bench all, *bench = &all;
             ops_start(bench, 1);
             bench->ctx.kernels = &qkv_kernels_count;
-            qkv_recurrence r = declare(bench, (qkv_cell)cell, 18, 1, peepholes);
+            qkv_recurrence r = declare(bench, (qkv_recur_cell)cell, 18, 1, peepholes);
             ops_ready(bench, 64);
             qkv_ledger_entry entries[2] = {0};
             qkv_ledger ledger = {.entries = entries, .capacity = 2};
@@ -186,7 +186,7 @@ static void refusals(void **state) {
     (void)state;
     ops_bench all, *bench = &all;
     ops_start(bench, 1);
-    qkv_recurrence r = declare(bench, QKV_CELL_GRU, 4, 1, false), bad = r;
+    qkv_recurrence r = declare(bench, QKV_RECUR_GRU, 4, 1, false), bad = r;
     ops_ready(bench, 1 << 16);
     static const int64_t offset[] = {0, 3};
     const qkv_batch batch = {.n_seq = 1, .offset = offset};

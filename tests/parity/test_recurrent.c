@@ -11,7 +11,7 @@ static void one_case(parity *p) {
     static const char *const cells[] = {"tanh", "relu", "lstm", "gru", "gru_before"};
     int64_t *offset, sequences = parity_offsets(p, "lengths", &offset), rows = offset[sequences];
     const int64_t layers = parity_int(p, "layers");
-    qkv_recurrent_shape shape = {.cell = (qkv_cell)parity_choice(p, "cell", cells, 5),
+    qkv_recurrent_shape shape = {.cell = (qkv_recur_cell)parity_choice(p, "cell", cells, 5),
                                  .in = parity_int(p, "in"),
                                  .units = parity_int(p, "units"),
                                  .directions = (int)parity_int(p, "directions"),

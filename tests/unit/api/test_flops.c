@@ -183,8 +183,30 @@ static void recurrence(void **state) {
     assert_true(operation(c, "projections")->total.macs == 4 * n * 4 * d * d &&
                 operation(c, "recurrence")->total.macs == 4 * (n - 1) * 4 * d * d);
     assert_int_equal(c->total.parameters, 2 * 4 * 512 * 512 + 4 * 512);
+    assert_true(operation(c, "recurrence")->total.flops == 2 * 4 * (n - 1) * 4 * d * d + 4 * n * d * 15);
     adds_up(c);
     qkv_release(f.ctx, c);
+    /* and the way back: the gradients of the state and of the weights, at the same steps; the books have no row that is not there
+     */
+    static const double gates[] = {1, 4, 3, 1, 4, 3}, flops[] = {1 + 3, 15 + 23, 12 + 17};
+    for (int i = 0; i < 6; i++) {
+        o.model = QKV_NETWORK_RNN + i;
+        o.train = 1;
+        c = count_even(&f, &o, 4, 64);
+        const qkv_flops_part *p = operation(c, "recurrence");
+        const double both = i >= 3 ? 2 : 1, units = d / both,
+                     bias = i % 3 == 2 ? 4 * n * d : 0; /* of the candidate: a sum of rows */
+        assert_true(p->total.macs == both * 4 * (n - 1) * 3 * gates[i] * units * units);
+        assert_true(p->total.executed > p->total.macs);
+        assert_true(p->total.flops == 2 * p->total.macs + 4 * n * d * flops[i % 3] + bias);
+        for (int64_t k = 0; k < c->operation_count; k++) assert_string_not_equal(c->operations[k].name, "sums, dropout");
+        adds_up(c);
+        qkv_release(f.ctx, c);
+    }
+    /* a layer alone has no heads */
+    o.model = QKV_NETWORK_LSTM;
+    o.dim = 100;
+    qkv_release(f.ctx, count_even(&f, &o, 4, 64));
     finish(&f);
 }
 
@@ -219,7 +241,14 @@ static void refusals(void **state) {
     qkv_release(f.ctx, big);
     o.layers = 100;
     assert_int_equal(qkv_flops_count(f.ctx, &o, most, 1, &c), QKV_BAD_ARGUMENT);
-    assert_non_null(strstr(qkv_message(f.ctx), "too much to walk"));
+    assert_non_null(strstr(qkv_message(f.ctx),
+                           "too large to walk: tokens=16777216, sequences=1, heads=8 and layers=100 make 1677722400 steps"));
+    o = defaults();
+    o.causal = 1;
+    o.window = (qkv_span){5, 7};
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    int64_t *lengths = one, n;
+    assert_int_equal(qkv_flops_lengths(NULL, "x", NULL, &lengths, &n), QKV_BAD_ARGUMENT);
     assert_null(c);
     assert_string_equal(qkv_flops_pass_name(QKV_FLOPS_RECOMPUTE), "recompute");
     assert_string_equal(qkv_flops_pass_name(QKV_FLOPS_PASSES), "");
@@ -253,10 +282,11 @@ static void memory_that_runs_out(void **state) {
 /* `qkv bench` counts the products of a case. */
 static void as_bench_counts(void **state) {
     (void)state;
-    static const char *const cases[] = {"layer.forward", "layer.both", "predict.encoder", "train.step"};
+    static const char *const cases[] = {"layer.forward",   "layer.both",           "predict.encoder", "train.step",
+                                        "recurrence.lstm", "recurrence.lstm-both", "recurrence.gru",  "recurrence.gru-both"};
     fixture f;
     start(&f);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         qkv_bench_options b;
         qkv_bench_case *list;
         int64_t found;
@@ -264,17 +294,19 @@ static void as_bench_counts(void **state) {
         b.what = cases[i];
         b.n = 40;
         b.dim = 64;
-        b.heads = 4;
+        if (i < 4) b.heads = 4;
         b.batch = 3;
-        if (i >= 2) b.layers = 2;
-        if (i >= 2) b.ffn = 96;
+        const int network = i == 2 || i == 3;
+        if (network) b.layers = 2;
+        if (network) b.ffn = 96;
         assert_int_equal(qkv_bench_list(f.ctx, &b, &list, &found), QKV_OK);
         assert_true(found >= 1);
         assert_int_equal(qkv_bench_plan(f.ctx, &b, &list[0]), QKV_OK);
         qkv_flops_options o = defaults();
         o.dim = 64;
         o.heads = 4;
-        o.layers = i >= 2 ? 2 : 0;
+        if (i >= 4) o.model = i < 6 ? QKV_NETWORK_LSTM : QKV_NETWORK_GRU;
+        o.layers = network ? 2 : 0;
         o.ffn = 96;
         o.classes = 8;
         o.train = i % 2;
@@ -320,12 +352,16 @@ static void as_training_counts(void **state) {
         const qkv_train_callbacks callbacks = {keep_plan, &plan};
         qkv_model *model = NULL;
         if (qkv_classify_train(f.ctx, &o, path, path, NULL, &callbacks, &model) != QKV_OK) fail_msg("%s", qkv_message(f.ctx));
-        int64_t lengths[4], all;
+        int64_t lengths[4], all, *read, count;
         for (int t = 0; t < 4; t++) {
             qkv_token *tokens;
             assert_int_equal(qkv_model_tokens(model, texts[t], (int64_t)strlen(texts[t]), &tokens, &lengths[t], &all), QKV_OK);
             qkv_release(f.ctx, tokens);
         }
+        if (qkv_flops_lengths(model, path, NULL, &read, &count) != QKV_OK) fail_msg("%s", qkv_message(f.ctx));
+        assert_int_equal(count, 4); /* labels are no text */
+        assert_memory_equal(read, lengths, sizeof lengths);
+        qkv_release(f.ctx, read);
         qkv_flops_options count_options = defaults();
         count_options.train = 1;
         count_options.recompute = i / 2;
@@ -367,6 +403,12 @@ static void as_a_model_is_described(void **state) {
     const int64_t longer = 41;
     qkv_flops *c;
     assert_int_equal(qkv_flops_count_model(model, &o, &longer, 1, &c), QKV_BAD_ARGUMENT);
+    int64_t *read = NULL, count;
+    assert_int_equal(qkv_flops_lengths(model, NULL, NULL, &read, &count), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(model, "", NULL, NULL, &count), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(model, "", NULL, &read, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(model, "/nowhere/at/all", NULL, &read, &count), QKV_IO);
+    assert_null(read);
     json_decref(json);
     qkv_release(f.ctx, text);
     qkv_model_free(model);

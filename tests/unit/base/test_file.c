@@ -340,6 +340,26 @@ static void a_failed_write_is_not_forgotten(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+static void a_folder_is_locked_by_one(void **state) {
+    (void)state;
+    char path[512];
+    assert_int_equal(qkv_folder_lock("/nowhere/file"), -1);
+    int lock = qkv_folder_lock(test_path("locked", path));
+    assert_true(lock >= 0);
+    const pid_t child = fork(); /* waits until the lock is free */
+    if (child == 0) _exit(qkv_folder_lock(path) >= 0 ? 0 : 1);
+    usleep(20000);
+    assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+    qkv_folder_unlock(lock);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    lock = qkv_folder_lock(path);
+    assert_true(lock >= 0);
+    qkv_folder_unlock(lock);
+    qkv_folder_unlock(-1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_and_gzip_read_alike),
@@ -350,6 +370,7 @@ int main(void) {
         cmocka_unit_test(output_refuses_and_follows),
         cmocka_unit_test(what_was_written_can_be_overwritten),
         cmocka_unit_test(a_failed_write_is_not_forgotten),
+        cmocka_unit_test(a_folder_is_locked_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,23 +51,47 @@ static void cells_are_kept(void **state) {
     qkv_cells_close(&c);
 }
 
+/* The line of a cell, as it is written; "a" or "b" with x = 1 or 2. */
+static const char *line_of(qkv_ctx *ctx, const char *key, double x, char line[256]) {
+    char path[512];
+    qkv_cells c;
+    remove(test_path("cells_line", path));
+    assert_int_equal(qkv_cells_open(ctx, path, &c), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, key, json_pack("{s:f}", "x", x)), QKV_OK);
+    qkv_cells_close(&c);
+    snprintf(line, 256, "%s", strchr(contents(path), '\n') + 1);
+    line[strcspn(line, "\n")] = 0;
+    return line;
+}
+
 static void damaged_lines_are_left_out(void **state) {
     (void)state;
     test_memory memory = {0};
     qkv_ctx ctx = test_ctx(&memory);
     ctx.log = on_log;
-    char path[512], text[1024];
+    char path[512], text[2048], a[256], b[256], value[256], key[256];
     qkv_cells c;
     const char *head = "{\"qkv\":\"cells\",\"version\":\"0.1.0\"}\n";
-    static const char *const bad[] = {
-        "{\"cell\":\"c\",\"values\":{\"x\":3", "nonsense", "{\"cell\":\"c\"}", "[1]", "{\"cell\":7,\"values\":{}}",
-        "{\"cell\":\"c\",\"values\":[]}"};
+    line_of(&ctx, "a", 1, a);
+    line_of(&ctx, "b", 2, b);
+    line_of(&ctx, "c", 3, value);
+    strchr(value, '3')[0] = '4'; /* by hand */
+    line_of(&ctx, "d", 3, key);
+    strstr(key, "\"d\"")[1] = 'c';
+    const char *const bad[] = {"{\"cell\":\"c\",\"values\":{\"x\":3",
+                               "nonsense",
+                               "{\"cell\":\"c\"}",
+                               "[1]",
+                               "{\"cell\":7,\"values\":{}}",
+                               "{\"cell\":\"c\",\"values\":[]}",
+                               "{\"cell\":\"c\",\"values\":{\"x\":3}}",
+                               value,
+                               key};
     test_path("cells_damaged", path);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         for (int last = 0; last < 2; last++) { /* half written at the end, or in the middle */
             logged = 0;
-            snprintf(text, sizeof text, "%s{\"cell\":\"a\",\"values\":{\"x\":1}}\n%s%s", head, bad[i],
-                     last ? "" : "\n{\"cell\":\"b\",\"values\":{\"x\":2}}\n");
+            snprintf(text, sizeof text, "%s%s\n%s%s%s", head, a, bad[i], last ? "" : "\n", last ? "" : b);
             test_write_file(path, text, strlen(text));
             assert_int_equal(qkv_cells_open(&ctx, path, &c), QKV_OK);
             assert_int_equal(logged, 1);
@@ -79,6 +103,61 @@ static void damaged_lines_are_left_out(void **state) {
             assert_true(logged == 0 && number(&c, "a") == 1 && number(&c, "c") == 9);
             qkv_cells_close(&c);
         }
+    assert_int_equal(memory.blocks, 0);
+}
+
+/* Two runs that keep their cells in one file. */
+static void cells_of_others_stay(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    char path[512], key[8];
+    qkv_cells one, two, all;
+    remove(test_path("cells_shared", path));
+    assert_int_equal(qkv_cells_open(&ctx, path, &one), QKV_OK);
+    assert_int_equal(qkv_cells_open(&ctx, path, &two), QKV_OK);
+    for (int i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_int_equal(qkv_cells_put(i % 2 ? &one : &two, key, json_pack("{s:f}", "x", (double)i)), QKV_OK);
+    }
+    assert_int_equal(qkv_cells_open(&ctx, path, &all), QKV_OK);
+    assert_int_equal(qkv_cells_count(&all), 8);
+    for (int i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_true(number(&all, key) == i);
+    }
+    remove(path); /* by one that is through */
+    assert_int_equal(qkv_cells_keep(&one), QKV_OK);
+    qkv_cells_close(&all);
+    assert_int_equal(qkv_cells_open(&ctx, path, &all), QKV_OK);
+    assert_int_equal(qkv_cells_count(&all), 8);
+    qkv_cells_close(&all);
+    qkv_cells_close(&one);
+    qkv_cells_close(&two);
+    assert_int_equal(memory.blocks, 0);
+}
+
+/* A measurement is worth more than its place: where that takes no file, or has become another, it is said once. */
+static void a_place_that_takes_no_file_is_no_failure(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    ctx.log = on_log;
+    char path[512];
+    qkv_cells c;
+    for (int other = 0; other < 2; other++) {
+        logged = 0;
+        remove(test_path("cells_later", path));
+        assert_int_equal(qkv_cells_open(&ctx, other ? path : "/nowhere/cells", &c), QKV_OK);
+        if (other) test_write_file(path, "label\ttext\n", 11);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(qkv_cells_put(&c, i ? "b" : "a", json_pack("{s:f}", "x", 1.0)), QKV_OK);
+            assert_false(c.kept);
+        }
+        assert_int_equal(logged, 1);
+        if (other) assert_string_equal(contents(path), "label\ttext\n");
+        qkv_cells_close(&c);
+    }
     assert_int_equal(memory.blocks, 0);
 }
 
@@ -128,6 +207,13 @@ static qkv_status measure(qkv_run *run, const qkv_trial *t, json_t *values) {
     return QKV_OK;
 }
 
+static bool whole(const qkv_run *run, const qkv_trial *t, const json_t *values) {
+    static const char *const names[] = {"x", NULL};
+    (void)run;
+    (void)t;
+    return qkv_values_within(values, names, 0, 100);
+}
+
 static void conclude(qkv_run *run, qkv_outcome *o) {
     static const qkv_compare_column columns[] = {{"x", "x", QKV_UNIT_NUMBER}};
     qkv_outcome_table(o, "toy", "Toy", "", columns, 1);
@@ -139,8 +225,14 @@ static void conclude(qkv_run *run, qkv_outcome *o) {
     }
 }
 
-static const qkv_experiment TOY = {
-    .name = "toy", .summary = "toy", .self_size = 8, .seeds = 3, .prepare = prepare, .measure = measure, .conclude = conclude};
+static const qkv_experiment TOY = {.name = "toy",
+                                   .summary = "toy",
+                                   .self_size = 8,
+                                   .seeds = 3,
+                                   .prepare = prepare,
+                                   .measure = measure,
+                                   .whole = whole,
+                                   .conclude = conclude};
 
 static int told;
 static void on_progress(void *user, const qkv_compare_progress *p) {
@@ -182,6 +274,35 @@ static void a_run_stops_and_goes_on(void **state) {
         assert_int_equal(poor.blocks, 0);
         if (!reached) break;
     }
+}
+
+/* A cell is taken only where it has what its measurement gives. */
+static void cells_that_lack_a_value_are_measured_anew(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    ctx.log = on_log;
+    char path[512];
+    qkv_cells c;
+    qkv_compare_result *r;
+    remove(test_path("cells_lacking", path));
+    const qkv_compare_options o = {.struct_size = sizeof o, .what = "toy", .cells = path};
+    assert_int_equal(qkv_cells_open(&ctx, path, &c), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, "toy 0", json_object()), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, "toy 1", json_pack("{s:f}", "y", 1.0)), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, "toy 2", json_pack("{s:s}", "x", "1")), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, "toy 3", json_pack("{s:f}", "x", 101.0)), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, "toy 4", json_pack("{s:f}", "x", 11.0)), QKV_OK);
+    assert_int_equal(qkv_cells_put(&c, "of another", json_object()), QKV_OK);
+    qkv_cells_close(&c);
+    for (int again = 0; again < 2; again++) {
+        measured = logged = 0;
+        assert_int_equal(qkv_experiment_run(&ctx, &TOY, &o, "m", NULL, &r), QKV_OK);
+        assert_true(measured == (again ? 0 : 5) && logged == !again && r->taken == (again ? 6 : 1));
+        assert_true(r->kept && r->others == 1 && r->table[0].value[0].value == 1 && r->table[0].value[1].value == 11);
+        qkv_outcome_free(qkv_outcome_of(r));
+    }
+    assert_int_equal(memory.blocks, 0);
 }
 
 /* ---- what trainings say ---- */
@@ -260,8 +381,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cells_are_kept),
         cmocka_unit_test(damaged_lines_are_left_out),
+        cmocka_unit_test(cells_of_others_stay),
+        cmocka_unit_test(a_place_that_takes_no_file_is_no_failure),
         cmocka_unit_test(other_files_are_refused_and_stay),
         cmocka_unit_test(a_run_stops_and_goes_on),
+        cmocka_unit_test(cells_that_lack_a_value_are_measured_anew),
         cmocka_unit_test(rows_and_seeds_are_paired),
         cmocka_unit_test(a_training_is_the_same_for_any_threads),
     };

@@ -209,9 +209,9 @@ static inline void fuzz_decode(const qkv_kernels *t, dice *d, record *out) {
 /* One step, there or back, of sequences that have two rows each: the one at hand is the second. */
 static inline void fuzz_recur(const qkv_kernels *t, dice *d, record *out) {
     enum { MOST = 60 };
-    const qkv_cell cell = (qkv_cell)dice_int(d, 0, QKV_CELL_GRU_BEFORE);
-    const bool back = dice_int(d, 0, 1), apart = cell == QKV_CELL_GRU_BEFORE, start = dice_int(d, 0, 3) == 0;
-    const int phase = apart ? (int)dice_int(d, 0, 1) : 0, all = qkv_cell_gates(cell), gates = apart ? 2 - phase : all;
+    const qkv_recur_cell cell = (qkv_recur_cell)dice_int(d, 0, QKV_RECUR_GRU_BEFORE);
+    const bool back = dice_int(d, 0, 1), apart = cell == QKV_RECUR_GRU_BEFORE, start = dice_int(d, 0, 3) == 0;
+    const int phase = apart ? (int)dice_int(d, 0, 1) : 0, all = qkv_recur_gates(cell), gates = apart ? 2 - phase : all;
     const int64_t units = dice_int(d, 0, 5) ? dice_int(d, 1, 40) : dice_int(d, 41, 150), rows = dice_int(d, 0, MOST), k = back ? gates * units : units;
     int64_t first[MOST + 1];
     for (int64_t i = 0; i < rows; i++) first[i] = 2 * i;
@@ -225,7 +225,7 @@ static inline void fuzz_recur(const qkv_kernels *t, dice *d, record *out) {
     qkv_recur r = {.cell = cell, .phase = phase, .units = units, .rows = rows, .going = back ? dice_int(d, 0, rows) : start ? 0 : rows, .start = start,
                    .first = first, .at = 1, .before = 0, .packed = packed, .state = state, .ld_state = k, .next = next, .ld_next = 4 * units,
                    .gates = g, .ld_gates = all * units, .hidden = h, .ld_hidden = units, .cells = c, .ld_cells = units,
-                   .vector = cell == QKV_CELL_LSTM && dice_int(d, 0, 1) ? NULL : v, .dhidden = dh, .ld_dhidden = units, .carry = carry, .drecur = dr,
+                   .vector = cell == QKV_RECUR_LSTM && dice_int(d, 0, 1) ? NULL : v, .dhidden = dh, .ld_dhidden = units, .carry = carry, .drecur = dr,
                    .ld_drecur = all * units};
     const int64_t middle = dice_int(d, 0, units) / 16 * 16; /* in two ranges of units */
     for (int i = 0; i < 2; i++) {

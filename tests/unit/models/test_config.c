@@ -171,7 +171,19 @@ static void recurrent(void **state) {
     assert_string_equal(ctx.message, "config: ffn is of no use to a model of kind bilstm");
     json_decref(json);
     REFUSED(c.cell = QKV_CELL_PEEPHOLES, "cell=peepholes is of a recurrent model");
-    REFUSED((c.model = QKV_NETWORK_BIGRU, c.cell = QKV_CELL_RELU_UNITS), "cell=relu is of model=rnn or birnn, not of bigru");
+    /* heads are those of attention pooling */
+    REFUSED((c.model = QKV_NETWORK_LSTM, c.heads = 6), "heads=6 does not divide dim=256 (try 4 or 8)");
+    REFUSED((c.model = QKV_NETWORK_BILSTM, c.dim = 65, c.heads = 8), "dim=65 is odd: model=bilstm has half of it in each direction");
+    a = net_config();
+    a.model = QKV_NETWORK_LSTM;
+    a.pooling = QKV_POOL_MEAN;
+    a.dim = 101;
+    assert_int_equal(qkv_config_check(&ctx, &a), QKV_OK);
+    assert_int_equal(qkv_config_check_causal(&ctx, true, (qkv_span){5, 7}), QKV_BAD_CONFIG);
+    assert_non_null(strstr(ctx.message, "window=5,7"));
+    assert_int_equal(qkv_config_check_causal(&ctx, true, (qkv_span){5, 0}), QKV_OK);
+    assert_int_equal(qkv_config_check_causal(&ctx, false, (qkv_span){5, 7}), QKV_OK);
+    REFUSED((c.model = QKV_NETWORK_BIGRU, c.cell = QKV_CELL_RELU), "cell=relu is of model=rnn or birnn, not of bigru");
     REFUSED((c.model = QKV_NETWORK_BIRNN, c.dim = c.heads = 3), "dim=3 is odd: model=birnn has half of it in each direction");
     REFUSED((c.model = QKV_NETWORK_GRU, c.pooling = QKV_POOL_FIRST), "pooling=first: the first row of a text has seen nothing of it with model=gru");
     REFUSED(c.model = (qkv_network)7, "model has no choice number 7");

@@ -149,7 +149,7 @@ static void dropout(void **state) {
     OPS_OK(qkv_residual(&bench->x, &in, in, in, (qkv_dropout){0}));
     for (int64_t c = 0; c < COLS; c++) assert_true(ops_at(in, 7, c) == 2 * ops_at(out, 7, c));
     for (int64_t c = 0; c < COLS; c++) out.p[c] = NAN; /* b = 0 does not read */
-    OPS_OK(qkv_scaled_sum(&bench->x, (real)0.5, in, 0, out));
+    OPS_OK(qkv_scaled_sum(&bench->x, QKV_WORK_RESIDUAL, (real)0.5, in, 0, out));
     for (int64_t c = 0; c < COLS; c++) assert_true(ops_at(out, 0, c) == ops_at(in, 0, c) / 2);
     d.row_key = NULL;
     assert_int_equal(qkv_residual(&bench->x, NULL, in, out, d), QKV_INTERNAL);
@@ -227,7 +227,7 @@ static void norm_with_what_is_beside_it(void **state) {
     qkv_norm_saved saved;
     OPS_OK(qkv_norm_forward(&bench->x, &n, in, out, &saved));
     OPS_OK(qkv_norm_backward(&bench->x, &n, dout, want, &saved));
-    OPS_OK(qkv_scaled_sum(&bench->x, 1, base, 1, want));
+    OPS_OK(qkv_scaled_sum(&bench->x, QKV_WORK_RESIDUAL, 1, base, 1, want));
     OPS_OK(qkv_residual(&bench->x, NULL, want, want_dropped, d));
     OPS_OK(qkv_norm_backward_sum(&bench->x, &n, dout, &base, got, &dropped, d, &saved));
     for (int64_t r = 0; r < ROWS; r++)

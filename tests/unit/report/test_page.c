@@ -131,10 +131,18 @@ static void values(void **state) {
         qkv_unit unit;
         double x;
         const char *text;
-    } cases[] = {
-        {QKV_UNIT_SHARE, 0.5, "50.00 %"},     {QKV_UNIT_SECONDS, 0.00125, "1.25 ms"},      {QKV_UNIT_SECONDS, 12.34, "12.3 s"},
-        {QKV_UNIT_BYTES, 123, "123 B"},       {QKV_UNIT_BYTES, 1.5e9, "1.50 GB"},          {QKV_UNIT_OPERATIONS, 68.72e9, "68.7 G"},
-        {QKV_UNIT_COUNT, 1048576, "1048576"}, {QKV_UNIT_NUMBER, 0.000123456, "0.0001235"}, {QKV_UNIT_SHARE, NAN, "-"}};
+    } cases[] = {{QKV_UNIT_SHARE, 0.5, "50.00 %"},
+                 {QKV_UNIT_SECONDS, 0.00125, "1.25 ms"},
+                 {QKV_UNIT_SECONDS, 12.34, "12.3 s"},
+                 {QKV_UNIT_BYTES, 123, "123 B"},
+                 {QKV_UNIT_BYTES, 1.5e9, "1.50 GB"},
+                 {QKV_UNIT_OPERATIONS, 68.72e9, "68.7 G"},
+                 {QKV_UNIT_COUNT, 1048576, "1,048,576"},
+                 {QKV_UNIT_NUMBER, 0.000123456, "0.0001235"},
+                 {QKV_UNIT_SHARE, NAN, "-"},
+                 {QKV_UNIT_COUNT, 999, "999"},
+                 {QKV_UNIT_COUNT, -1000, "-1,000"},
+                 {QKV_UNIT_COUNT, 0, "0"}};
     char text[64];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qkv_page_value(cases[i].unit, cases[i].x, text, sizeof text);
