@@ -110,9 +110,8 @@ def attention_backward(s):
     return lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)
 
 
-def recurrence(s, kind, backward):
-    """nn.LSTM, nn.GRU, nn.RNN over a batch of sequences of one length."""
-    net = kind(s["d"], s["d"], batch_first=True)
+def module(s, net, rows_of, backward):
+    """One pass of a module over a batch of sequences of one length, or one pass there and back."""
     x = torch.randn(s["batch"], s["n"], s["d"], requires_grad=backward)
     d_out = torch.randn(s["batch"], s["n"], s["d"])
 
@@ -123,26 +122,18 @@ def recurrence(s, kind, backward):
     def both():
         net.zero_grad(set_to_none=True)
         x.grad = None
-        net(x)[0].backward(d_out)
+        rows_of(net(x)).backward(d_out)
 
     return both if backward else forward
+
+
+def recurrence(s, kind, backward):
+    """nn.LSTM, nn.GRU, nn.RNN."""
+    return module(s, kind(s["d"], s["d"], batch_first=True), lambda out: out[0], backward)
 
 
 def layer(s, backward):
-    net = Attention(s["d"], s["heads"])
-    x = torch.randn(s["batch"], s["n"], s["d"], requires_grad=backward)
-    d_out = torch.randn(s["batch"], s["n"], s["d"])
-
-    def forward():
-        with torch.no_grad():
-            net(x)
-
-    def both():
-        net.zero_grad(set_to_none=True)
-        x.grad = None
-        net(x).backward(d_out)
-
-    return both if backward else forward
+    return module(s, Attention(s["d"], s["heads"]), lambda out: out, backward)
 
 
 def train_step(s):

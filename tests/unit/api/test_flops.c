@@ -4,23 +4,7 @@
 
 #include <qkv.h>
 
-typedef struct fixture {
-    test_memory memory;
-    qkv_ctx *ctx;
-} fixture;
-
-static void start(fixture *f) {
-    *f = (fixture){0};
-    qkv_ctx_options o = {
-        .struct_size = sizeof o, .threads = 2, .allocate = test_allocate, .release = test_release, .allocator_user = &f->memory};
-    char message[256];
-    assert_int_equal(qkv_ctx_create(&o, &f->ctx, message, sizeof message), QKV_OK);
-}
-
-static void finish(fixture *f) {
-    qkv_ctx_free(f->ctx);
-    assert_int_equal(f->memory.blocks, 0);
-}
+#include "unit/api/fixture.h"
 
 static qkv_flops_options defaults(void) {
     qkv_flops_options o;
