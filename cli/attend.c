@@ -57,6 +57,9 @@ static int attend(const cli_verb *verb, const attend_values *values, const cli_a
     if (values->window.left > MOST_WINDOW || values->window.right > MOST_WINDOW)
         return cli_wrong_use(verb, "--window=%lld,%lld: the most is %d, -1 is no limit", (long long)values->window.left,
                              (long long)values->window.right, MOST_WINDOW);
+    if (values->causal && values->window.right > 0)
+        return cli_wrong_use(verb, "--causal and --window %lld,%lld contradict each other: a causal row sees nothing to its right",
+                             (long long)values->window.left, (long long)values->window.right);
     code = cli_open(verb, values->threads, 0, NULL, &ctx);
     if (code != CLI_GO_ON) return code;
     if (values->example) {

@@ -41,6 +41,8 @@ run 0 attend --q zeros --k zeros --v zeros --window 1,2 --weights
 is "the row of query 2" "$(tail -n 5 out | sed -n 3p)" "0 0.25 0.25 0.25 0.25"
 is "the row of query 0" "$(tail -n 5 out | sed -n 1p | tr ' ' '\n' | grep -c '^0\.333')" 3
 printf '0\n0\n' > two
+run 2 attend --q q --k k --v v --causal --window 5,7
+has err 'contradict each other'
 run 0 attend --q two --k zeros --v zeros --causal --weights
 is "fewer queries than keys: the last stand together" "$(tail -n 2 out | tr '\n' ';')" "0.25 0.25 0.25 0.25 0;0.2 0.2 0.2 0.2 0.2;"
 run 0 attend --q zeros --k two --v two --causal --lse
