@@ -8,9 +8,7 @@
 
 /* ---- the table of fields: one line each, for the check of ranges and for both ways of JSON ---- */
 
-/* A FLAG is written only where it is true, a KIND where it is not the first: files without it stay as they are, and older programs
- * read them. */
-typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE, FLAG, KIND } field_type;
+typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE } field_type;
 
 typedef struct field {
     const char *name;
@@ -19,6 +17,8 @@ typedef struct field {
     double min, max;
     const char *const *choices; /* in the order of the enum, ended by NULL */
     bool transformer;           /* means something in such a model only */
+    bool optional;              /* written only where it is not 0, which stands for what is usual: files stay as they were before
+                                 * there was this field, and older programs read them */
 } field;
 
 static const char *const MODELS[] = {"transformer", "rnn", "lstm", "gru", "birnn", "bilstm", "bigru", NULL};
@@ -30,33 +30,33 @@ static const char *const ACTIVATIONS[] = {"gelu", "gelu-tanh", "relu", "silu", "
 
 #define AT(name) offsetof(qkv_config, name)
 static const field FIELDS[] = {
-    {"model", KIND, AT(model), 0, 0, MODELS, false},
-    {"cell", KIND, AT(cell), 0, 0, CELLS, false},
-    {"vocab", INTEGER, AT(vocab), 1, 1 << 28, NULL, false},
-    {"classes", INTEGER, AT(classes), 1, 1 << 24, NULL, false},
-    {"layers", INTEGER, AT(layers), 1, 4096, NULL, false},
-    {"dim", INTEGER, AT(dim), 1, 1 << 16, NULL, false},
-    {"heads", INTEGER, AT(heads), 1, 1 << 12, NULL, false},
-    {"kv_heads", INTEGER, AT(kv_heads), 1, 1 << 12, NULL, true},
-    {"head_dim", INTEGER, AT(head_dim), 1, 1 << 12, NULL, true},
-    {"ffn", INTEGER, AT(ffn), 1, 1 << 20, NULL, true},
-    {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL, false},
-    {"ngrams", INTEGER, AT(ngrams), 0, 8, NULL, false},
-    {"position", CHOICE, AT(position), 0, 0, POSITIONS, true},
-    {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS, false},
-    {"norm", CHOICE, AT(norm), 0, 0, NORMS, true},
-    {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS, true},
-    {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL, true},
-    {"bias", BOOLEAN, AT(bias), 0, 0, NULL, true},
-    {"multi_label", FLAG, AT(multi_label), 0, 0, NULL, false},
-    {"pair", FLAG, AT(pair), 0, 0, NULL, false},
-    {"bf16", FLAG, AT(bf16), 0, 0, NULL, false},
-    {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL, true},
-    {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL, true},
-    {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL, true},
-    {"dropout", REAL, AT(dropout), 0, 0.999, NULL, false},
-    {"attention_dropout", REAL, AT(attention_dropout), 0, 0.999, NULL, true},
-    {"embedding_dropout", REAL, AT(embedding_dropout), 0, 0.999, NULL, false},
+    {"model", CHOICE, AT(model), 0, 0, MODELS, false, true},
+    {"cell", CHOICE, AT(cell), 0, 0, CELLS, false, true},
+    {"vocab", INTEGER, AT(vocab), 1, 1 << 28, NULL, false, false},
+    {"classes", INTEGER, AT(classes), 1, 1 << 24, NULL, false, false},
+    {"layers", INTEGER, AT(layers), 1, 4096, NULL, false, false},
+    {"dim", INTEGER, AT(dim), 1, 1 << 16, NULL, false, false},
+    {"heads", INTEGER, AT(heads), 1, 1 << 12, NULL, false, false},
+    {"kv_heads", INTEGER, AT(kv_heads), 1, 1 << 12, NULL, true, false},
+    {"head_dim", INTEGER, AT(head_dim), 1, 1 << 12, NULL, true, false},
+    {"ffn", INTEGER, AT(ffn), 1, 1 << 20, NULL, true, false},
+    {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL, false, false},
+    {"ngrams", INTEGER, AT(ngrams), 0, 8, NULL, false, false},
+    {"position", CHOICE, AT(position), 0, 0, POSITIONS, true, false},
+    {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS, false, false},
+    {"norm", CHOICE, AT(norm), 0, 0, NORMS, true, false},
+    {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS, true, false},
+    {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL, true, false},
+    {"bias", BOOLEAN, AT(bias), 0, 0, NULL, true, false},
+    {"multi_label", BOOLEAN, AT(multi_label), 0, 0, NULL, false, true},
+    {"pair", BOOLEAN, AT(pair), 0, 0, NULL, false, true},
+    {"bf16", BOOLEAN, AT(bf16), 0, 0, NULL, false, true},
+    {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL, true, false},
+    {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL, true, false},
+    {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL, true, false},
+    {"dropout", REAL, AT(dropout), 0, 0.999, NULL, false, false},
+    {"attention_dropout", REAL, AT(attention_dropout), 0, 0.999, NULL, true, false},
+    {"embedding_dropout", REAL, AT(embedding_dropout), 0, 0.999, NULL, false, false},
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };
 
@@ -74,6 +74,25 @@ static int choice_get(const qkv_config *c, const field *f) {
     return value;
 }
 static void choice_set(qkv_config *c, const field *f, int value) { memcpy((char *)c + f->offset, &value, sizeof value); }
+
+static bool is_zero(const qkv_config *c, const field *f) {
+    switch (f->type) {
+    case INTEGER: return *integer_at(c, f) == 0;
+    case REAL: return *real_at(c, f) == 0;
+    case BOOLEAN: return !*boolean_at(c, f);
+    case CHOICE: break;
+    }
+    return choice_get(c, f) == 0;
+}
+
+static void set_zero(qkv_config *c, const field *f) {
+    switch (f->type) {
+    case INTEGER: *integer_at(c, f) = 0; break;
+    case REAL: *real_at(c, f) = 0; break;
+    case BOOLEAN: *boolean_at(c, f) = false; break;
+    case CHOICE: choice_set(c, f, 0); break;
+    }
+}
 
 static int choice_count(const field *f) {
     int n = 0;
@@ -93,7 +112,7 @@ static qkv_status check_field(qkv_ctx *ctx, const qkv_config *c, const field *f)
         if (!(v >= f->min && v <= f->max))
             return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%s is outside %s..%s", f->name, qkv_plain(v).s, qkv_plain(f->min).s,
                             qkv_plain(f->max).s);
-    } else if (f->type == CHOICE || f->type == KIND) {
+    } else if (f->type == CHOICE) {
         int v = choice_get(c, f);
         if (v < 0 || v >= choice_count(f)) return qkv_fail(ctx, QKV_BAD_CONFIG, "%s has no choice number %d", f->name, v);
     }
@@ -147,6 +166,8 @@ void qkv_config_settle(qkv_config *c) {
     c->span = (qkv_span){-1, -1};
     c->norm_epsilon = 1e-5;
     c->attention_dropout = 0;
+    for (int i = 0; i < N_FIELDS; i++)
+        if (FIELDS[i].transformer && FIELDS[i].optional) set_zero(c, &FIELDS[i]);
 }
 
 qkv_status qkv_config_check_causal(qkv_ctx *ctx, bool causal, qkv_span window) {
@@ -172,18 +193,15 @@ static json_t *field_to_json(const qkv_config *c, const field *f) {
     switch (f->type) {
     case INTEGER: return json_integer((json_int_t)*integer_at(c, f));
     case REAL: return json_real(*real_at(c, f));
-    case BOOLEAN:
-    case FLAG: return json_boolean(*boolean_at(c, f));
-    case CHOICE:
-    case KIND: return json_string(f->choices[choice_get(c, f)]);
+    case BOOLEAN: return json_boolean(*boolean_at(c, f));
+    case CHOICE: return json_string(f->choices[choice_get(c, f)]);
     }
     return NULL;
 }
 
 static bool is_written(const qkv_config *c, const field *f) {
     if (f->transformer && qkv_config_recurrent(c)) return false;
-    if (f->type == KIND) return choice_get(c, f) != 0;
-    return f->type != FLAG || *boolean_at(c, f);
+    return !f->optional || !is_zero(c, f);
 }
 
 qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) {
@@ -226,16 +244,16 @@ static qkv_status choice_from_json(qkv_ctx *ctx, const json_t *v, const field *f
 
 static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field *f, qkv_config *c) {
     const json_t *v = json_object_get(json, f->name);
-    if (!v && (f->type == FLAG || f->type == KIND)) return QKV_OK;
+    if (!v && f->optional) return QKV_OK;
     if (f->transformer && qkv_config_recurrent(c))
         return v ? qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is of no use to a model of kind %s", f->name, MODELS[c->model]) : QKV_OK;
     if (!v) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is missing", f->name);
     if (f->type == INTEGER && json_is_integer(v)) *integer_at(c, f) = json_integer_value(v);
     else if (f->type == REAL && json_is_number(v)) *real_at(c, f) = json_number_value(v);
-    else if ((f->type == BOOLEAN || f->type == FLAG) && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
-    else if ((f->type == CHOICE || f->type == KIND) && json_is_string(v)) return choice_from_json(ctx, v, f, c);
+    else if (f->type == BOOLEAN && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
+    else if (f->type == CHOICE && json_is_string(v)) return choice_from_json(ctx, v, f, c);
     else {
-        static const char *const wants[] = {"an integer", "a number", "true or false", "a name", "true or false", "a name"};
+        static const char *const wants[] = {"an integer", "a number", "true or false", "a name"};
         return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is %s, expected %s", f->name, json_kind(v), wants[f->type]);
     }
     return QKV_OK;

@@ -45,10 +45,9 @@ qkv_status qkv_config_check_causal(qkv_ctx *ctx, bool causal, qkv_span window) Q
 /* Refuses what cannot be built: heads=6 does not divide dim=256 (try 4 or 8). */
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;
 
-/* New reference. Enums are written by name; multi_label, pair and bf16 only where they are true, model and cell only
- * where they are not the first choice. */
+/* New reference. Enums are written by name; what is optional (models/config.c) only where it is not 0. */
 qkv_status qkv_config_to_json(qkv_ctx *ctx, const qkv_config *c, json_t **json) QKV_MUST_USE;
-/* Every key must be there, of the right type and in range, but for those that are not always written; unknown
+/* Every key must be there, of the right type and in range, but for those that are optional; unknown
  * keys are refused (a newer file). Then checks. */
 qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c) QKV_MUST_USE;
 
