@@ -128,6 +128,26 @@ typedef struct cli_progress cli_progress;
 int cli_set_compute(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const char *dtype);
 #define CLI_DTYPE_HELP "f32 or bf16: how to compute, if not as the model was trained"
 
+/* How a verb that uses a model is to read texts, if not as the model was trained. */
+typedef struct cli_reading {
+    int64_t max_length;
+    const char *beyond, *stretch;
+    double factor;
+} cli_reading;
+/* Their lines in a verb's table; `at` is where they lie in the struct that it fills. */
+#define CLI_READING_OPTIONS(at)                                                                                                    \
+    {"max-length", 0, CLI_INT, (at) + offsetof(cli_reading, max_length), "N", "0", 0, 1 << 24,                                     \
+     "tokens of a text that are read, if not as in training (more than then only where the model's positions allow it)"},           \
+        {"position-beyond", 0, CLI_TEXT, (at) + offsetof(cli_reading, beyond), "NAME", NULL, 0, 0,                                 \
+         "what tokens beyond learned positions have: error, clamp, tile, interpolate"},                                            \
+        {"rope-stretch", 0, CLI_TEXT, (at) + offsetof(cli_reading, stretch), "NAME", NULL, 0, 0,                                   \
+         "of rotary positions: none, linear, ntk, yarn"},                                                                          \
+    {                                                                                                                              \
+        "rope-factor", 0, CLI_REAL, (at) + offsetof(cli_reading, factor), "X", "0", 0, 1e6,                                        \
+            "of the stretch; 0: --max-length / length in training"                                                                 \
+    }
+int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const cli_reading *reading);
+
 /* A context that says its warnings on standard error (around `progress`, may be NULL). `stoppable`: the first SIGINT or
  * SIGTERM asks long work to end. CLI_GO_ON or the code to exit with. */
 int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress *progress, qkv_ctx **ctx);

@@ -234,6 +234,7 @@ const cli_verb cli_compare = {
         "heads: 1 to 16 heads at equal width: operations, time, accuracy.\n"
         "length: accuracy of attention, RNN and LSTM by length, within what was learned from and beyond.\n"
         "gradients: how far they reach in attention, RNN and LSTM.\n"
+        "stability: what norms, residual connections, the scale of the scores and the start are for, shallow and deep.\n"
         "order: without positions the order of words is invisible; with each way to tell positions it is not.\n\n"
         "Without --data networks learn tasks that the program makes: recall at a distance and nested list operations.\n\n"
         "What is done is kept in a file as it gets done, and the same command goes on from there; the file goes when all is done, "

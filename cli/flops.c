@@ -121,9 +121,10 @@ static int read_lengths(qkv_ctx *ctx, const char *path, batch *b) {
     return status == QKV_OK ? code : cli_fail(ctx, status);
 }
 
-static int read_texts(qkv_ctx *ctx, const qkv_model *model, const char *path, const qkv_data_options *data, batch *b) {
+static int read_texts(qkv_ctx *ctx, const qkv_model *model, const char *path, const qkv_data_options *data, batch *b,
+                      qkv_flops_segments *segments) {
     int64_t *lengths, count;
-    const qkv_status status = qkv_flops_lengths(model, path, data, &lengths, &count);
+    const qkv_status status = qkv_flops_lengths(model, path, data, &lengths, &count, segments);
     if (status != QKV_OK) return cli_fail(ctx, status);
     for (int64_t i = 0; i < count; i++) put(b, lengths[i]);
     qkv_release(ctx, lengths);
@@ -228,6 +229,7 @@ typedef struct flops_run {
     qkv_model *model;
     qkv_flops_options options;
     batch batch;
+    qkv_flops_segments segments;
     qkv_flops *flops, *other, *one_head;
 } flops_run;
 
@@ -272,7 +274,8 @@ static int check_effects(const flops_run *r) {
 
 static int make_batch(flops_run *r, int64_t usual) {
     const flops_values *v = r->values;
-    if (v->data) return read_texts(r->ctx, r->model, v->data, &r->options.data, &r->batch);
+    r->options.segments = &r->segments;
+    if (v->data) return read_texts(r->ctx, r->model, v->data, &r->options.data, &r->batch, &r->segments);
     if (v->lengths) return read_lengths(r->ctx, v->lengths, &r->batch);
     return spread(r->verb, v, usual, &r->batch);
 }
@@ -339,6 +342,8 @@ static int run_flops(const cli_verb *verb, int argc, char **argv) {
     r.options.biases = values.bias ? QKV_FLOPS_BIASES_YES : values.no_bias ? QKV_FLOPS_BIASES_NO : QKV_FLOPS_BIASES_AUTO;
     if (code == CLI_GO_ON) code = count(&r);
     free(r.batch.lengths);
+    qkv_release(r.ctx, r.segments.at);
+    qkv_release(r.ctx, r.segments.size);
     qkv_release(r.ctx, r.flops);
     qkv_release(r.ctx, r.other);
     qkv_release(r.ctx, r.one_head);

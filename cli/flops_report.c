@@ -85,6 +85,13 @@ static void memory(const qkv_flops *f) {
     printf(", activations %s\n", cli_bytes(f->activation_bytes).s);
 }
 
+static void linear(const qkv_flops *f) {
+    if (f->linear_features > 0)
+        printf("linear      beside it a linear model of %s and %s, in none of the sums: where a token is a word,\n"
+               "            at most %s additions\n",
+               cli_of(f->linear_features, "run").s, cli_of(f->linear_weights, "weight").s, amount(f->linear_flops).s);
+}
+
 static void times(const flops_time *t) {
     if (t->gflops == 0) return;
     printf("time        at least %s: the useful multiply-adds at ", duration(t->floor_s).s);
@@ -112,6 +119,7 @@ void flops_text(const qkv_flops *f, int by_layer, const flops_variants *variants
     if (f->train) by_pass(f);
     if (variants && f->total.total.macs > 0) difference(variants);
     memory(f);
+    linear(f);
     times(time);
     puts("\nmul-adds: useful multiply-adds of products; executed: those that whole tiles compute. FLOP: 2 a\n"
          "multiply-add, 1 for any other operation (exp, tanh, divisions and roots too). bytes: operands, each once.");
@@ -184,6 +192,11 @@ json_t *flops_json(const qkv_flops *f, const flops_variants *variants, const flo
     const qkv_flops_sum *all = &f->total.total;
     json_object_set_new(out, "flops_per_byte", all->bytes > 0 ? json_real(all->flops / all->bytes) : json_null());
     json_object_set_new(out, "memory", memory_json(f));
+    json_object_set_new(out, "linear",
+                        f->linear_features > 0
+                            ? json_pack("{s:I, s:I, s:o}", "features", (json_int_t)f->linear_features, "weights",
+                                        (json_int_t)f->linear_weights, "flops_at_most", number(f->linear_flops))
+                            : json_null());
     json_object_set_new(out, "time", time_json(time));
     if (variants)
         json_object_set_new(out, "variants",

@@ -76,6 +76,30 @@ int cli_set_compute(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const 
     return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
 }
 
+/* Its place among the names, -1 for none, -2 for another one. */
+static int choice_of(const char *text, const char *const *names) {
+    if (!text) return -1;
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(text, names[i])) return i;
+    return -2;
+}
+
+int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const cli_reading *reading) {
+    static const char *const beyond[] = {"error", "clamp", "tile", "interpolate", NULL};
+    static const char *const stretch[] = {"none", "linear", "ntk", "yarn", NULL};
+    qkv_reading r;
+    qkv_reading_init(&r);
+    r.max_length = reading->max_length;
+    r.position_beyond = choice_of(reading->beyond, beyond);
+    r.rope_stretch = choice_of(reading->stretch, stretch);
+    r.rope_factor = reading->factor;
+    if (r.position_beyond == -2)
+        return cli_wrong_use(verb, "--position-beyond=%s: expected one of error|clamp|tile|interpolate", reading->beyond);
+    if (r.rope_stretch == -2) return cli_wrong_use(verb, "--rope-stretch=%s: expected one of none|linear|ntk|yarn", reading->stretch);
+    const qkv_status status = qkv_model_set_reading(model, &r);
+    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
+}
+
 int cli_fail(const qkv_ctx *ctx, qkv_status status) {
     const char *message = qkv_message(ctx);
     cli_say("%s", message[0] ? message : qkv_status_name(status));

@@ -7,6 +7,7 @@ typedef struct test_values {
     uint64_t seed;
     int json;
     const char *dtype, *errors, *confusion;
+    cli_reading reading;
 } test_values;
 
 enum { LEAST_RESAMPLES = 100 };
@@ -23,6 +24,7 @@ static const cli_option options[] = {
     {"confusion", 0, CLI_TEXT, offsetof(test_values, confusion), "FILE", NULL, 0, 0,
      "write which label was taken for which, and how often"},
     {"dtype", 0, CLI_TEXT, offsetof(test_values, dtype), "NAME", NULL, 0, 0, CLI_DTYPE_HELP},
+    CLI_READING_OPTIONS(offsetof(test_values, reading)),
     {"threads", 0, CLI_INT, offsetof(test_values, threads), "N", "0", 0, 1024, "threads; 0: every core allowed"},
     {"json", 0, CLI_FLAG, offsetof(test_values, json), NULL, NULL, 0, 0, "print everything as one JSON object"},
 };
@@ -75,6 +77,7 @@ static int load(test_run *run, test_side *side) {
     qkv_status status = qkv_model_load(run->ctx, side->path, &side->model);
     if (status != QKV_OK) return cli_fail(run->ctx, status);
     int code = cli_set_compute(run->verb, run->ctx, side->model, run->values->dtype);
+    if (code == CLI_GO_ON) code = cli_set_reading(run->verb, run->ctx, side->model, &run->values->reading);
     if (code == CLI_GO_ON && run->values->confusion && qkv_model_multi_label(side->model))
         code =
             cli_wrong_use(run->verb, "--confusion: the model gives any number of labels to a text, so none is taken for another");

@@ -8,13 +8,15 @@
 typedef struct cli_texts_options {
     int64_t column, threads;
     const char *dtype;
+    cli_reading reading;
 } cli_texts_options;
 
 /* Their lines in a verb's table; `at` is where they lie in the struct that it fills. */
 #define CLI_TEXTS_OPTIONS(at)                                                                                                      \
     {"column", 0, CLI_INT, (at) + offsetof(cli_texts_options, column), "N", "0", 0, 1e9,                                           \
      "the text is column N of tab-separated lines, from 1; a line with fewer has no text. 0: the whole line"},                     \
-        {"dtype", 0, CLI_TEXT, (at) + offsetof(cli_texts_options, dtype), "NAME", NULL, 0, 0, CLI_DTYPE_HELP}, {                   \
+        {"dtype", 0, CLI_TEXT, (at) + offsetof(cli_texts_options, dtype), "NAME", NULL, 0, 0, CLI_DTYPE_HELP},                     \
+        CLI_READING_OPTIONS((at) + offsetof(cli_texts_options, reading)), {                                                        \
         "threads", 0, CLI_INT, (at) + offsetof(cli_texts_options, threads), "N", "0", 0, 1024, "threads; 0: every core allowed"    \
     }
 

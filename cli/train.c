@@ -28,10 +28,16 @@ static const cli_option options[] = {
     {"pretrain-text", 0, CLI_TEXT, offsetof(train_values, pretrain_text), "FILE", NULL, 0, 0,
      "texts for --pretrain, instead of those of TRAIN: a text a line, or any format, whose labels are left out"},
     {"log", 0, CLI_TEXT, offsetof(train_values, log), "FILE", NULL, 0, 0, "write a JSON line per step and evaluation to this file"},
+    {"monitor", 0, CLI_FLAG, offsetof(train_values, monitor), NULL, NULL, 0, 0,
+     "watch attention, gradients and updates, and say what is wrong; with --log a JSON line for each look"},
+    {"monitor-every", 0, CLI_INT, offsetof(train_values, monitor_every), "STEPS", "10", 1, 1e9, "between two looks of --monitor"},
     {"json", 0, CLI_FLAG, offsetof(train_values, json), NULL, NULL, 0, 0, "print a summary as JSON at the end"},
 };
 
-static const cli_need needs[] = {{"checkpoint", "output !autotune !autotune-trials"}, {"pretrain-text", "pretrain"}, {NULL, NULL}};
+static const cli_need needs[] = {{"monitor-every", "monitor"},
+                                 {"checkpoint", "output !autotune !autotune-trials"},
+                                 {"pretrain-text", "pretrain"},
+                                 {NULL, NULL}};
 
 /* ---- before any work: are the files what they should be? ---- */
 
@@ -92,6 +98,7 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
     int code = cli_apply_settings(verb, ctx, args, o);
     if (code == CLI_GO_ON) code = cli_check_effects(verb, args, v, o, NULL);
     o->pretrain_text = v->pretrain_text;
+    o->monitor = v->monitor ? v->monitor_every : 0;
     return code;
 }
 

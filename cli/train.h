@@ -11,7 +11,8 @@ typedef struct train_values {
     double checkpoint; /* minutes */
     int64_t folds, trials;
     double autotune; /* minutes */
-    int resume, json;
+    int64_t monitor_every; /* steps */
+    int resume, json, monitor;
 } train_values;
 
 typedef struct train_run {

@@ -68,21 +68,24 @@ static json_t *data_object(const qkv_train_data *d) {
 }
 
 static json_t *plan_object(const qkv_train_plan *p) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:I}", "parameters", (json_int_t)p->parameters, "embedding_parameters",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:s, s:I, s:I, s:o, s:I}",
+                     "parameters", (json_int_t)p->parameters, "embedding_parameters",
                      (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "before_bytes", (json_int_t)p->before_bytes, "activation_bytes",
                      (json_int_t)p->activation_bytes, "steps", (json_int_t)p->steps, "batches_per_epoch",
                      (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step),
-                     "limit", p->limit > 0 ? json_integer((json_int_t)p->limit) : json_null(), "recompute", p->recompute, "piece_tokens",
+                     "limit", p->limit > 0 ? json_integer((json_int_t)p->limit) : json_null(), "recompute", p->recompute, "recompute_part",
+                     p->recompute_part > 1 ? "attention" : p->recompute_part ? "pointwise" : "none", "recompute_every", (json_int_t)p->recompute_every,
+                     "ffn_chunk", (json_int_t)p->ffn_chunk, "recompute_share", cli_json_real(p->recompute_share), "piece_tokens",
                      (json_int_t)p->piece_tokens);
 }
 
 static json_t *end_object(const train_run *run, const qkv_train_end *e) {
-    return json_pack("{s:I, s:I, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", (json_int_t)e->steps, "best_step",
+    return json_pack("{s:I, s:I, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "steps", (json_int_t)e->steps, "best_step",
                      (json_int_t)e->best_step, "stopped", e->stopped, "out_of_patience", e->out_of_patience, "averaged",
                      e->averaged, "seconds", cli_json_real(e->seconds), "tokens_per_second",
                      cli_json_real(e->tokens_per_second), "share_of_peak", cli_json_real(cli_progress_share(&run->progress)),
                      accuracy_name(run), cli_json_real(e->accuracy), "macro_f1", cli_json_real(e->macro_f1), "loss",
-                     cli_json_real(e->loss));
+                     cli_json_real(e->loss), "rebuilt", e->rebuilt != 0 ? cli_json_real(e->rebuilt) : json_null());
 }
 
 /* Of the pretraining: in an object of its own. */
@@ -97,6 +100,42 @@ static void put(const train_run *run, qkv_train_phase phase, const char *key, js
         if (!to) json_object_set_new(run->summary, "pretraining", to = json_object());
     }
     json_object_set_new(to, key, value);
+}
+
+static json_t *monitor_counts(const qkv_train_monitor *m) {
+    json_t *words = json_array();
+    for (int64_t i = 0; i < m->words; i++) json_array_append_new(words, json_string(m->word[i]));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "looks", (json_int_t)m->looks, "uniform", (json_int_t)m->uniform, "saturated",
+                     (json_int_t)m->saturated, "vanishing", (json_int_t)m->vanishing, "steps", (json_int_t)m->steps, "exploding",
+                     (json_int_t)m->exploding, "nonfinite", (json_int_t)m->nonfinite, "words", words);
+}
+
+static json_t *by_head(const double *value, int64_t layers, int64_t heads) {
+    json_t *all = json_array();
+    for (int64_t l = 0; l < layers; l++) {
+        json_t *layer = json_array();
+        for (int64_t h = 0; h < heads; h++) json_array_append_new(layer, cli_json_real(value[l * heads + h]));
+        json_array_append_new(all, layer);
+    }
+    return all;
+}
+
+static json_t *monitor_line(const qkv_train_monitor *m) {
+    json_t *line = json_pack("{s:s, s:I, s:o, s:o}", "event", "monitor", "step", (json_int_t)m->step, "gradient_norm",
+                             cli_json_real(m->gradient_norm), "median_norm", cli_json_real(m->median_norm));
+    json_t *parts = json_object(), *counts = monitor_counts(m);
+    if (m->looked) {
+        json_object_set_new(line, "entropy", by_head(m->entropy, m->layers, m->heads));
+        json_object_set_new(line, "score", by_head(m->score, m->layers, m->heads));
+        for (int64_t i = 0; i < m->parts; i++)
+            json_object_set_new(parts, m->part[i].name, json_pack("{s:o, s:o}", "gradient_norm", cli_json_real(m->part[i].gradient_norm),
+                                                                  "update_ratio", cli_json_real(m->part[i].update_ratio)));
+        json_object_set(line, "parts", parts);
+    }
+    json_object_update(line, counts);
+    json_decref(parts);
+    json_decref(counts);
+    return line;
 }
 
 void train_record(train_run *run, const qkv_train_event *event) {
@@ -118,6 +157,10 @@ void train_record(train_run *run, const qkv_train_event *event) {
         break;
     case QKV_TRAIN_EVALUATE:
         train_log_line(run, in_phase(run, evaluation_line(run, &event->u.evaluation), event->phase));
+        break;
+    case QKV_TRAIN_MONITOR:
+        if (event->u.monitor.over) put(run, event->phase, "monitor", monitor_counts(&event->u.monitor));
+        else train_log_line(run, in_phase(run, monitor_line(&event->u.monitor), event->phase));
         break;
     case QKV_TRAIN_END:
         put(run, event->phase, "result", end_object(run, &event->u.end));

@@ -118,6 +118,15 @@ static void report_linear(const qkv_train_linear *l) {
     fprintf(stderr, "%s of up to %s, learned in %s\n", cli_of(l->runs, "run").s, cli_of(l->ngrams, "word").s, cli_duration(l->seconds).s);
 }
 
+/* What is computed again, and what that costs. */
+static void report_again(const qkv_train_plan *p) {
+    if (p->recompute_every > 1) fprintf(stderr, "; blocks computed again, %lld in a row", (long long)p->recompute_every);
+    if (p->recompute_every == 1) fprintf(stderr, "; blocks computed again");
+    if (p->recompute_part) fprintf(stderr, "; %snorms and activations computed again", p->recompute_part > 1 ? "queries, keys, values, " : "");
+    if (p->ffn_chunk) fprintf(stderr, "; feed-forward by %s", cli_of(p->ffn_chunk, "row").s);
+    if (p->recompute) fprintf(stderr, " (%.0f %% more operations)", 100 * p->recompute_share);
+}
+
 static void report_plan(const train_run *run, const qkv_train_plan *p) {
     char position[32] = "", pooling[32] = "", model[32] = "";
     const qkv_option_table *table = qkv_classify_options_table();
@@ -141,7 +150,7 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     fprintf(stderr, "%s planned, %s of it activations", cli_bytes((double)p->bytes).s, cli_bytes((double)p->activation_bytes).s);
     if (p->piece_tokens == 1) fprintf(stderr, "; batches row by row");
     if (p->piece_tokens > 1) fprintf(stderr, "; batches in pieces of %s", cli_of(p->piece_tokens, "token").s);
-    if (p->recompute) fprintf(stderr, "; blocks computed again");
+    report_again(p);
     if (p->before_bytes > p->bytes)
         fprintf(stderr, "; reading and %s took %s", run->options->ngrams ? "the linear model" : "cutting into tokens",
                 cli_bytes((double)p->before_bytes).s);
@@ -195,7 +204,26 @@ static void report_evaluation(const train_run *run, const qkv_train_evaluation *
             linear_alone(run, e->step) ? "  (the linear model alone)" : "");
 }
 
+/* What is wrong, in words; at the end also that nothing is. */
+static void report_monitor(train_run *run, const qkv_train_monitor *m) {
+    if (m->words > 0) cli_progress_clear(&run->progress);
+    for (int64_t i = 0; i < m->words; i++) {
+        row(m->over ? "monitor" : "warning");
+        fprintf(stderr, "%s\n", m->word[i]);
+    }
+}
+
+static void report_rebuilt(const qkv_train_end *e) {
+    if (e->rebuilt == 0) return;
+    row("reversible");
+    fprintf(stderr, "rows were rebuilt to within %.1e of the largest number in them\n", e->rebuilt);
+}
+
 void train_report(train_run *run, const qkv_train_event *event) {
+    if (event->kind == QKV_TRAIN_MONITOR) {
+        report_monitor(run, &event->u.monitor);
+        return;
+    }
     if (event->kind == QKV_TRAIN_STEP) {
         cli_progress_step(&run->progress, &event->u.step);
         return;
@@ -211,6 +239,7 @@ void train_report(train_run *run, const qkv_train_event *event) {
     if (event->kind == QKV_TRAIN_LINEAR) report_linear(&event->u.linear);
     if (event->kind == QKV_TRAIN_PLAN) report_plan(run, &event->u.plan);
     if (event->kind == QKV_TRAIN_EVALUATE) report_evaluation(run, &event->u.evaluation);
+    if (event->kind == QKV_TRAIN_END) report_rebuilt(&event->u.end);
 }
 
 /* A path as a person can paste it into a shell. */

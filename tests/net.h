@@ -38,7 +38,41 @@ typedef struct net_rows {
     int64_t *offset;
     int32_t *ids, *target;
     uint64_t *seq_key, *row_key;
+    int64_t *segments, *segment_at; /* of networks that read by segments */
+    uint64_t *segment_key;
 } net_rows;
+
+/* Where segment i of a sequence of this identity ends that begins with token `from`. */
+static inline int64_t net_segment_end(const qkv_config *c, uint64_t who, int64_t i, int64_t from, int64_t to) {
+    const int64_t most = qkv_config_segment_length(c);
+    const int64_t n = c->segment == QKV_SEGMENT_TOKENS ? most : 1 + (int64_t)qkv_below(qkv_key3(who, 3, (uint64_t)i), (uint64_t)most);
+    return from + n < to ? from + n : to;
+}
+
+static inline void net_cut(const qkv_config *c, const uint64_t *who, net_rows *b) {
+    const int64_t n_seq = b->batch.n_seq;
+    int64_t n = 0;
+    if (c->segment == QKV_SEGMENT_NONE) return;
+    b->segments = calloc((size_t)n_seq + 1, sizeof *b->segments);
+    b->segment_at = calloc((size_t)b->rows + 1, sizeof *b->segment_at);
+    b->segment_key = calloc((size_t)b->rows + 1, sizeof *b->segment_key);
+    for (int64_t s = 0; s < n_seq; s++) {
+        for (int64_t at = b->offset[s], i = 0; at < b->offset[s + 1]; i++, n++) {
+            at = net_segment_end(c, who[s], i, at, b->offset[s + 1]);
+            b->segment_key[n] = qkv_key2(b->seq_key[s], (uint64_t)i);
+            b->segment_at[n + 1] = at;
+        }
+        b->segments[s + 1] = n;
+    }
+    b->batch.segments = b->segments;
+    b->batch.segment_at = b->segment_at;
+    b->batch.segment_key = b->segment_key;
+}
+
+/* What a plan knows of a batch. */
+static inline qkv_batch net_shape(const net_rows *b) {
+    return (qkv_batch){.n_seq = b->batch.n_seq, .offset = b->offset, .segments = b->segments, .segment_at = b->segment_at};
+}
 
 /* Sequence s has identity who[s] and length lengths[s]; its tokens, target and keys depend on its identity only. */
 static inline net_rows net_rows_make(const qkv_config *c, int64_t n_seq, const uint64_t *who, const int64_t *lengths) {
@@ -58,7 +92,8 @@ static inline net_rows net_rows_make(const qkv_config *c, int64_t n_seq, const u
             b.row_key[b.offset[s] + i] = qkv_key2(b.seq_key[s], (uint64_t)i);
         }
     }
-    b.batch = (qkv_batch){n_seq, b.offset, b.ids, b.seq_key, b.row_key};
+    b.batch = (qkv_batch){.n_seq = n_seq, .offset = b.offset, .ids = b.ids, .seq_key = b.seq_key, .row_key = b.row_key};
+    net_cut(c, who, &b);
     return b;
 }
 
@@ -68,6 +103,9 @@ static inline void net_rows_free(net_rows *b) {
     free(b->target);
     free(b->seq_key);
     free(b->row_key);
+    free(b->segments);
+    free(b->segment_at);
+    free(b->segment_key);
 }
 
 /* ---- weights: everywhere different from the initial values, so that no gradient is 0 by accident ---- */
@@ -142,7 +180,7 @@ static inline net_result net_step(qkv_ctx *ctx, const qkv_classifier *net, const
     r.ledger = net_ledger();
     plan.ledger = &planned;
     run.ledger = &r.ledger;
-    qkv_batch shape = {.n_seq = b->batch.n_seq, .offset = b->batch.offset};
+    qkv_batch shape = net_shape(b);
     double scale = o->scale != 0 ? o->scale : 1, none;
     NET_OK(ctx, qkv_classifier_step(&plan, net, &shape, NULL, o->smoothing, scale, &none, NULL));
     run.weights = weights;
@@ -166,7 +204,7 @@ static inline net_result net_forward(qkv_ctx *ctx, const qkv_classifier *net, co
     r.ledger = net_ledger();
     plan.ledger = &planned;
     run.ledger = &r.ledger;
-    qkv_batch shape = {.n_seq = b->batch.n_seq, .offset = b->batch.offset};
+    qkv_batch shape = net_shape(b);
     if (o->packed) plan.packed = o->packed;
     NET_OK(ctx, qkv_classifier_forward(&plan, net, &shape, (qkv_mat){NULL, b->batch.n_seq, classes, classes}));
     run.weights = weights;
@@ -196,17 +234,41 @@ static inline void net_same_grads(const qkv_classifier *net, const real *a, cons
     }
 }
 
+static inline double net_stack_flops(const qkv_config *c, const qkv_batch *batch, double *back);
+
+/* Multiply-adds of the projections that global tokens have of their own, in one layer. */
+static inline double net_global_macs(const qkv_config *c, const qkv_batch *batch) {
+    double globals = 0;
+    for (int64_t s = 0; c->global_projection && s < batch->n_seq; s++)
+        for (int64_t i = 0; i < batch->offset[s + 1] - batch->offset[s]; i++)
+            globals += i < c->global_first || (c->global_every > 0 && i % c->global_every == 0);
+    if (!c->global_projection) return 0;
+    return (double)(c->dim * c->head_dim) * (globals * (double)c->heads + (double)(2 * c->kv_heads * batch->offset[batch->n_seq]));
+}
+
 /* Operations of the products in the layers of a network over these rows, forward, but for those along the steps of a recurrent
  * layer. *back: what the backward pass has beyond twice these, the gradient of the recurrent weights: a product over the rows that
  * have one before them, as each of the two passes along the steps is. */
 static inline double net_layers_flops(const qkv_config *c, const net_rows *b, double *back) {
-    double rows = (double)b->rows, steps = rows;
-    for (int64_t s = 0; s < b->batch.n_seq; s++) steps -= b->batch.offset[s + 1] > b->batch.offset[s];
+    const qkv_batch lower = qkv_batch_lower(&b->batch), upper = qkv_batch_upper(&b->batch);
+    const qkv_config over = qkv_config_upper(c);
+    double more = 0, flops = net_stack_flops(c, &lower, back);
+    if (c->segment == QKV_SEGMENT_NONE) return flops;
+    flops += net_stack_flops(&over, &upper, &more);
+    *back += more;
+    return flops;
+}
+
+/* Of one stack of layers. */
+static inline double net_stack_flops(const qkv_config *c, const qkv_batch *batch, double *back) {
+    double rows = batch->n_seq > 0 ? (double)batch->offset[batch->n_seq] : 0, steps = rows;
+    for (int64_t s = 0; s < batch->n_seq; s++) steps -= batch->offset[s + 1] > batch->offset[s];
     const double dim = (double)c->dim, width = (double)(c->head_dim * (c->heads + 2 * c->kv_heads)), layers = (double)c->layers;
     const bool gated = c->activation == QKV_ACT_GEGLU || c->activation == QKV_ACT_SWIGLU;
     *back = 0;
     if (!qkv_config_recurrent(c))
-        return 2 * rows * layers * (dim * width + (double)(c->heads * c->head_dim) * dim + dim * (double)c->ffn * (gated ? 3 : 2));
+        return 2 * layers * (rows * (dim * width + (double)(c->heads * c->head_dim) * dim + dim * (double)c->ffn * (gated ? 3 : 2)) +
+                             net_global_macs(c, batch));
     const int kind = (int)(c->model - QKV_NETWORK_RNN) % 3, gates = kind == 0 ? 1 : kind == 1 ? 4 : 3, directions = qkv_config_directions(c);
     *back = 2 * steps * layers * gates * dim * dim / directions;
     return 2 * rows * layers * gates * dim * dim;
@@ -215,6 +277,7 @@ static inline double net_layers_flops(const qkv_config *c, const net_rows *b, do
 /* ---- the grid of configurations that the laws walk ---- */
 
 /* First transformers, then every recurrent model and cell; the last four, and a bilstm after them, compute with bf16. */
+static inline void net_pattern(qkv_config *c, int i);
 enum { NET_TRANSFORMERS = 12, NET_F32_CONFIGS = 22, NET_CONFIGS = 27 };
 static inline qkv_config net_grid(int i) {
     static const struct net_recurrent {
@@ -228,17 +291,35 @@ static inline qkv_config net_grid(int i) {
     qkv_config c = net_config();
     c.norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER;
     c.activation = (qkv_activation)(i % 6);
-    c.pooling = (qkv_pooling)((i + i / 4) % 4);
-    c.position = (qkv_position)(i % 3);
-    c.post_norm = i / 3 % 2 == 1;
+    c.pooling = (qkv_pooling)((i + i / 5) % 5);
+    c.position = (qkv_position)(i % 7);
+    c.position_layout = (qkv_position_layout)(i / 8 % 2);
+    c.position_beyond = (qkv_position_beyond)(i % 4);
+    c.position_reach = c.position == QKV_POSITION_SHAW ? 2 + i % 3 : i / 7 * 12;
+    c.position_buckets = i / 7 * 8;
+    c.rope_pairs = (qkv_rope_pairs)(i / 7 % 2);
+    c.rope_part = i / 7 * 0.2;
+    c.rope_stretch = (qkv_rope_stretch)(i % 4);
+    c.rope_factor = 2;
+    c.norm_place = i == 7 || i == 24 ? QKV_NORM_SANDWICH : (qkv_norm_place)(i / 3 % 2);
+    c.residual = i == 4 ? QKV_RESIDUAL_DEEPNORM : i == 8 || i == 10 ? QKV_RESIDUAL_NONE : QKV_RESIDUAL_PLAIN;
+    c.qk_norm = i == 2 || i == 7 || i == 25;
+    c.softcap = i == 1 || i == 5 || i == 22 ? 1.5 : 0;
+    c.unscaled = i == 8;
+    c.init = i % 4 == 2 ? QKV_INIT_PLAIN : (qkv_initial)(i % 4); /* what starts too large has no smooth differences */
+    c.reversible = i == 1 || i == 7 || i == 24;
     c.bias = i / 2 % 2 == 0;
     c.kv_heads = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
     c.span = i % 5 == 1 ? (qkv_span){-1, 0} : i % 5 == 2 ? (qkv_span){3, 2} : i % 5 == 4 ? (qkv_span){0, -1} : (qkv_span){-1, -1};
+    net_pattern(&c, i);
     c.head_dim = i % 4 == 3 ? 5 : 6;
     c.dropout = 0.2;
     c.attention_dropout = 0.1;
     c.embedding_dropout = 0.15;
     c.bf16 = i >= NET_F32_CONFIGS;
+    c.segment = i == 3 || i == 17 ? QKV_SEGMENT_SENTENCES : i == 9 || i == 25 ? QKV_SEGMENT_TOKENS : i == 11 ? QKV_SEGMENT_WORDS : QKV_SEGMENT_NONE;
+    c.segment_length = c.segment == QKV_SEGMENT_NONE ? 0 : i == 9 ? 7 : i == 11 ? 3 : 9;
+    c.segment_layers = c.segment == QKV_SEGMENT_NONE ? 0 : 1 + i % 2;
     if (i >= NET_TRANSFORMERS && i < NET_F32_CONFIGS) {
         c.model = recurrent[i - NET_TRANSFORMERS].model;
         c.cell = recurrent[i - NET_TRANSFORMERS].cell;
@@ -247,6 +328,21 @@ static inline qkv_config net_grid(int i) {
     if (qkv_config_recurrent(&c) && c.pooling == QKV_POOL_FIRST) c.pooling = QKV_POOL_MEAN; /* on the first row nothing has gone far */
     qkv_config_settle(&c);
     return c;
+}
+
+/* What some of them see beside their windows. */
+static inline void net_pattern(qkv_config *c, int i) {
+    switch (i) {
+    case 2: c->global_first = 1, c->global_every = 5; break;
+    case 4: c->global_first = 2; break;
+    case 5: c->span = (qkv_span){2, 1}, c->global_first = 1, c->global_every = 11; break;
+    case 6: c->span = (qkv_span){2, 2}, c->full_every = 2, c->local_rope_base = 50, c->global_every = 4; break;
+    case 7: c->dilation = 3, c->global_every = 6; break;
+    case 9: c->random_blocks = 2, c->block = 3, c->global_first = 1, c->global_projection = true; break;
+    case 11: c->span = (qkv_span){2, 0}, c->global_every = 3; break;
+    case 22: c->global_first = 1, c->global_every = 7; break;
+    default: break;
+    }
 }
 
 #endif

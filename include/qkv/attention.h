@@ -74,6 +74,33 @@ typedef struct qkv_attention {
     int64_t rope_dim; /* the first so many columns, even, up to dim (0: dim) */
     int64_t rope_offset;
     int rope_interleaved; /* 1: pairs are neighbours 2c, 2c + 1 */
+
+    /* Vectors by distance (Shaw et al. 2018, section 3.1), the same for all heads: score = scale * q_i . (k_j + shaw_keys[d]), before softcap,
+     * and v_j + shaw_values[d] in place of v_j, with d = j - p limited to -shaw_reach..shaw_reach, at row d + shaw_reach. Not with a
+     * rotation. The backward pass writes (does not add) their gradients. */
+    const float *shaw_keys, *shaw_values; /* [2 * shaw_reach + 1][dim] and [..][value_dim], finite, both or neither */
+    int64_t shaw_reach;                   /* 1..127 */
+    float *shaw_dkeys, *shaw_dvalues;     /* both or neither; NULL: not wanted. Used by the backward pass only */
+
+    /* What is seen beside the span: a pattern. Time and memory are proportional to the pairs that see each other; each pair counts
+     * once, however many of the following have it. Positions are those of keys: query i stands at i + n_k - n_q. Where span.right
+     * is 0, nothing sees what stands to its right, by none of these. All but the span: not with shaw_keys.
+     *
+     * The span's neighbours stand `dilation` apart: the query at p sees p - left * dilation, ..., p - dilation, p, p + dilation, ...,
+     * and not what lies between them (0: 1). */
+    int64_t dilation; /* 0..65536 */
+    /* Global tokens see every key and are seen by every query (Beltagy et al. 2020): the first global_first, and tokens 0,
+     * global_every, 2 * global_every, ... (0: none). Or, with both of these 0, a list: of sequence s the positions
+     * global_at[global_offset[s]] .. global_at[global_offset[s+1] - 1], ascending, below n_k. */
+    int64_t global_first, global_every;
+    const int64_t *global_offset; /* [sequences + 1] or NULL; begins with 0 */
+    const int64_t *global_at;     /* [global_offset[sequences]] */
+    /* Each block of `block` queries sees random_blocks blocks of as many keys more, or all there are (Zaheer et al. 2020): cut at
+     * multiples of `block`, drawn without replacement from those that no query of the block reaches by its span. The draw is a
+     * function of (pattern_seed, n_k, number of the block), so a sequence has the same blocks in any batch. Not with dilation. */
+    int64_t random_blocks; /* 0..64 */
+    int64_t block;         /* 1..65536 where random_blocks is not 0 */
+    uint64_t pattern_seed;
 } qkv_attention;
 
 /* Full attention, everything else 0. */

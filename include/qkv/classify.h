@@ -19,8 +19,22 @@ typedef struct qkv_classify_options {
     int64_t layers, dim, heads, kv_heads, ffn;
     int64_t ngrams, ngram_min_rows; /* linear model over runs of up to `ngrams` words beside the encoder; 0: none */
     int position, pooling, norm, activation; /* the enums of model.h */
-    int post_norm, bias, causal;
+    int position_layout, position_beyond, rope_pairs, rope_stretch; /* likewise; docs/positions.md says what each is */
+    int64_t position_reach, position_buckets, rope_length; /* 0: as usual */
+    double rope_base, rope_part, rope_factor; /* likewise */
+    int norm_place, residual, init; /* the enums of model.h */
+    int qk_norm, unscaled, reversible, bias, causal;
+    double softcap; /* of the attention scores; 0: none */
     qkv_span window;
+    int pattern; /* qkv_pattern_kind: sets what of the following, and of window, is 0 or all (docs/long-text.md) */
+    int64_t dilation; /* neighbours in the window stand so far apart; 0: 1 */
+    int64_t global_first, global_every; /* tokens that see all and are seen by all: the first so many, and every so many-th */
+    int global_projection; /* 1: they have queries, keys and values of their own */
+    int64_t random_blocks, block; /* so many blocks of keys for each block of queries; block 0: 64 */
+    int64_t full_every; /* layers 0, k, 2k, ... see everything */
+    double local_rope_base; /* of the other layers, with position rope; 0: as rope_base */
+    int segment; /* qkv_segmentation: an encoder of segments, then one over their vectors (docs/long-text.md) */
+    int64_t segment_length, segment_layers; /* tokens of one at most (0: 128, of words 16); layers of the second encoder (0: 1) */
     /* text */
     int tokenizer; /* qkv_tokenizer_kind */
     int64_t vocab, max_length;
@@ -49,7 +63,10 @@ typedef struct qkv_classify_options {
                        * or those of single steps and, once, at the end, the mean of the last evaluations' (checkpoints) */
     double ema_decay;     /* of the moving average, per step; at step t at most (1 + t) / (10 + t) */
     int64_t average_last; /* evaluations that `checkpoints` takes the mean of */
-    int recompute;   /* of blocks in the backward pass instead of keeping them: none, blocks, auto (where it makes the run fit) */
+    int recompute;   /* in the backward pass instead of keeping: none, blocks, sqrt (of the layers), attention, pointwise, auto (what
+                      * makes the run fit) */
+    int64_t recompute_every; /* with blocks: so many in a row at a time; 0: 1 */
+    int64_t ffn_chunk; /* rows that a feed-forward layer goes over at a time; 0: all */
     int64_t memory;  /* bytes that the run may take; 0: what the system has available */
     uint64_t seed;
     int dtype; /* qkv_compute of training; the model remembers it */
@@ -57,6 +74,8 @@ typedef struct qkv_classify_options {
     double pretrain;    /* epochs; 0: none */
     double pretrain_lr; /* peak rate of all weights */
     double mask;        /* share of the tokens that is hidden */
+    int64_t monitor; /* steps between two looks at attention, gradients and updates (QKV_TRAIN_MONITOR); 0: none. Not while it pretrains.
+                      * In no option table: it changes no bit of the model */
     const char *pretrain_text; /* path of the texts, of any format or a text a line, labels are left out; NULL: the training texts. In
                                 * no option table: it is a place, not a setting */
 } qkv_classify_options;
@@ -75,7 +94,8 @@ typedef enum qkv_train_event_kind {
     QKV_TRAIN_PLAN,     /* the model is planned, nothing big allocated yet; may be followed by QKV_NO_MEMORY: `plan` */
     QKV_TRAIN_STEP,     /* an optimizer step is done: `step` */
     QKV_TRAIN_EVALUATE, /* the dev set was evaluated (never without dev rows): `evaluation` */
-    QKV_TRAIN_END       /* training is over: `end` */
+    QKV_TRAIN_END,      /* training is over: `end` */
+    QKV_TRAIN_MONITOR   /* with options->monitor: a look was taken, or something is wrong, or (before END) the run is over: `monitor` */
 } qkv_train_event_kind;
 
 typedef enum qkv_train_phase { QKV_PHASE_TRAIN, QKV_PHASE_PRETRAIN } qkv_train_phase;
@@ -114,7 +134,11 @@ typedef struct qkv_train_plan {
     double epochs;            /* that the steps are; 0: the number of steps was given */
     double flops_per_step;    /* mean over the first epoch, forward + backward + recompute + optimizer */
     int64_t limit;            /* that bytes were to stay below: `memory`, or what the system has available; 0: none is known */
-    int recompute;            /* 1: blocks are computed again in the backward pass */
+    int recompute;            /* 1: something is computed again in the backward pass: */
+    int recompute_part;       /* of each block; 0: nothing, 1: what norms and activations give, 2: queries, keys and values, too */
+    int64_t recompute_every;  /* so many blocks in a row together; 0: blocks are kept */
+    int64_t ffn_chunk;        /* feed-forward layers go over so many rows at a time, and what is inside is computed again; 0: they do not */
+    double recompute_share;   /* operations done again, of one of all others of forward and backward */
     int64_t piece_tokens;     /* batches are walked in pieces of at most so many tokens; 0: as a whole */
 } qkv_train_plan;
 
@@ -147,7 +171,34 @@ typedef struct qkv_train_end {
     int stopped; /* 1: ended early on request */
     int out_of_patience; /* 1: ended early since the last `patience` evaluations brought nothing better */
     int averaged;        /* 1: the kept weights are an average (see `average`) */
+    double rebuilt;      /* reversible: how far rows that were rebuilt lay from what they had been at most, beside the largest number in them;
+                          * 0: nothing was rebuilt */
 } qkv_train_end;
+
+/* A numbered layer of the network, or another part of it: "encoder.0", "embedding", "head". */
+typedef struct qkv_train_part {
+    const char *name;
+    double gradient_norm; /* of this step, before clipping */
+    double update_ratio;  /* norm of the change of its weights in this step, beside that of the weights */
+} qkv_train_part;
+
+/* What is wrong, and from when on, is in docs/training-stability.md. */
+typedef struct qkv_train_monitor {
+    int64_t step;
+    int looked; /* 1: parts, entropy and score are of this step; 0: there are only words and counts */
+    int over;   /* 1: the run is over, and the words say what it came to */
+    int64_t parts;
+    const qkv_train_part *part;
+    int64_t layers, heads; /* of attention; 0 where there is none */
+    /* [layers][heads], of a few training rows, without dropout; NaN: no row sees two keys, or something is not finite. */
+    const double *entropy; /* mean of that of the weights, beside the log of the number of keys seen: 1 all alike, 0 one key alone */
+    const double *score;   /* the largest that goes into the softmax */
+    double gradient_norm, median_norm; /* of this step; of the 64 before it (NaN: there are none) */
+    int64_t looks, uniform, saturated, vanishing; /* so far: looks, and in how many of them some layer was so */
+    int64_t steps, exploding, nonfinite;          /* so far */
+    int64_t words;
+    const char *const *word; /* sentences: what is wrong and was not said before */
+} qkv_train_monitor;
 
 typedef struct qkv_train_event {
     qkv_train_event_kind kind;
@@ -160,6 +211,7 @@ typedef struct qkv_train_event {
         qkv_train_step step;
         qkv_train_evaluation evaluation;
         qkv_train_end end;
+        qkv_train_monitor monitor;
     } u;
 } qkv_train_event;
 

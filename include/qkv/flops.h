@@ -28,6 +28,12 @@ typedef enum qkv_flops_biases {
     QKV_FLOPS_BIASES_NO
 } qkv_flops_biases;
 
+/* How texts fall into segments, for a network that reads by them: those of text i have size[at[i]] .. size[at[i + 1] - 1] tokens each. */
+typedef struct qkv_flops_segments {
+    int64_t *at;   /* [texts + 1]; NULL: there are none. Both are to be given back with qkv_release */
+    int32_t *size; /* 1 or more, and of a text as many together as it has tokens */
+} qkv_flops_segments;
+
 /* Filled by qkv_options_default(qkv_flops_options_table(), &options); see `qkv flops` for what each means. */
 typedef struct qkv_flops_options {
     /* network; not looked at where a model is given */
@@ -38,8 +44,21 @@ typedef struct qkv_flops_options {
     int64_t max_length;                      /* rows of the learned position table; 0: the longest sequence */
     int output_projection;                   /* 0: an attention layer alone ends with the heads side by side */
     int position, pooling, norm, activation; /* the enums of model.h */
-    int post_norm, causal, multi_label;
+    int64_t position_reach, position_buckets; /* 0: as usual */
+    double rope_part;                        /* 0: all */
+    int norm_place, residual, qk_norm, reversible, causal, multi_label;
+    double softcap; /* of the attention scores; 0: none */
     qkv_span window;
+    int pattern; /* qkv_pattern_kind: sets what of the following, and of window, is 0 or all (docs/long-text.md) */
+    int64_t dilation; /* neighbours in the window stand so far apart; 0: 1 */
+    int64_t global_first, global_every; /* tokens that see all and are seen by all: the first so many, and every so many-th */
+    int global_projection; /* 1: they have queries, keys and values of their own */
+    int64_t random_blocks, block; /* so many blocks of keys for each block of queries; block 0: 64 */
+    int64_t full_every; /* layers 0, k, 2k, ... see everything */
+    int segment; /* qkv_segmentation: as in training */
+    int64_t segment_length, segment_layers;
+    const qkv_flops_segments *segments; /* of the sequences that are counted, also where a model is given; NULL: each of segment_length
+                                         * tokens. In no table */
     int biases;                                           /* qkv_flops_biases; in no table */
     double dropout, attention_dropout, embedding_dropout; /* used where train is set */
     int dtype;                                            /* qkv_compute */
@@ -75,11 +94,12 @@ typedef struct qkv_flops_part {
 } qkv_flops_part;
 
 typedef struct qkv_flops {
-    char what[200];  /* the network in words */
+    char what[400];  /* the network in words */
     char batch[120]; /* the sequences in words */
     int alone;       /* 1: a layer alone */
     int train, recompute, dtype;
     int64_t sequences, tokens, shortest, longest;
+    int64_t segments; /* of all sequences; 0: they are read as wholes */
     double pairs, all_pairs; /* of tokens, one head of one layer: those that see each other (0: nothing attends); length * length */
     qkv_flops_part total;
     qkv_flops_part *layers, *operations; /* two ways to break the same total down */
@@ -90,6 +110,10 @@ typedef struct qkv_flops {
     double activation_bytes; /* the peak of what a pass keeps and of its scratch */
     double row_bytes;        /* of a layer alone: its input and output, and their gradients */
     double peak_bytes;       /* the sum */
+    /* The linear model beside a model's network, in none of the sums above. It has a weight a class for each run of words that it
+     * knows, and adds up those of a text: where a token is a word, at most so many additions. 0: there is none. */
+    int64_t linear_features, linear_weights;
+    double linear_flops;
 } qkv_flops;
 
 /* Of the network that `options` describe, for `sequences` sequences of lengths[i] tokens in one batch. 0 sequences and lengths of 0
@@ -100,16 +124,17 @@ typedef struct qkv_flops {
 QKV_API qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const int64_t *lengths, int64_t sequences,
                                    qkv_flops **flops) QKV_MUST_USE;
 
-/* Of a model's network; of the options only dtype, train and recompute are looked at. Its linear model is not counted: it adds a
- * weight a class for each run of words. A length beyond the model's limit is QKV_BAD_ARGUMENT. */
+/* Of a model's network; of the options only dtype, train and recompute are looked at. Its linear model stands apart from
+ * it in the result. A length beyond the model's limit is QKV_BAD_ARGUMENT. */
 QKV_API qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
                                          int64_t sequences, qkv_flops **flops) QKV_MUST_USE;
 
 /* The tokens of each text of a data file, as the model reads them: cut at its limit, labels left out. A file with labels is known
  * by its first line, as where it is trained on, so training on these rows books the same; of another each line is a text. `data`
- * may be NULL: all defaults. More than 2^20 texts are QKV_BAD_DATA. *lengths is to be given back with qkv_release. */
+ * may be NULL: all defaults. More than 2^20 texts are QKV_BAD_DATA. *lengths is to be given back with qkv_release. *segments (the
+ * pointer may be NULL) are those of the texts, where the model reads by them. */
 QKV_API qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv_data_options *data, int64_t **lengths,
-                                     int64_t *count) QKV_MUST_USE;
+                                     int64_t *count, qkv_flops_segments *segments) QKV_MUST_USE;
 
 #ifdef __cplusplus
 }

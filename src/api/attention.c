@@ -8,8 +8,8 @@
 #include "api/overlap.h"
 #include "base/ctx.h"
 #include "base/rng.h"
-#include "kernels/cost.h"
 #include "ops/attention.h"
+#include "ops/position.h"
 
 void qkv_attention_init(qkv_attention *a) {
     if (!a) return;
@@ -59,6 +59,29 @@ static qkv_status check_bias(qkv_ctx *ctx, const qkv_attention *a) {
     return QKV_OK;
 }
 
+static int64_t shaw_size(const qkv_attention *a, int64_t width) { return a->shaw_keys ? (2 * a->shaw_reach + 1) * width : 0; }
+
+static qkv_status check_finite(qkv_ctx *ctx, const char *name, const float *p, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(p[i])) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s[%lld]=%g is not finite", name, (long long)i, (double)p[i]);
+    return QKV_OK;
+}
+
+static qkv_status check_shaw(qkv_ctx *ctx, const qkv_attention *a) {
+    if (!a->shaw_keys != !a->shaw_values)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "shaw_%s is NULL, but shaw_%s is not", a->shaw_keys ? "values" : "keys",
+                        a->shaw_keys ? "keys" : "values");
+    if (!a->shaw_dkeys != !a->shaw_dvalues)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "shaw_d%s is NULL, but shaw_d%s is not", a->shaw_dkeys ? "values" : "keys",
+                        a->shaw_dkeys ? "keys" : "values");
+    if (a->shaw_dkeys && !a->shaw_keys) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "shaw_dkeys is given, but shaw_keys is NULL");
+    if (!a->shaw_keys) return QKV_OK;
+    if (a->rope_cos) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "shaw_keys and rope_cos do not go together");
+    QKV_TRY(check_range(ctx, "shaw_reach", a->shaw_reach, 1, QKV_SHAW_REACH));
+    QKV_TRY(check_finite(ctx, "shaw_keys", a->shaw_keys, shaw_size(a, a->dim)));
+    return check_finite(ctx, "shaw_values", a->shaw_values, shaw_size(a, a->value_dim));
+}
+
 static qkv_status check_rope(qkv_ctx *ctx, qkv_attention *a) {
     if (!a->rope_cos != !a->rope_sin)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_%s is NULL, but rope_%s is not", a->rope_cos ? "sin" : "cos", a->rope_cos ? "cos" : "sin");
@@ -99,6 +122,43 @@ static qkv_status check_rope_positions(qkv_ctx *ctx, const qkv_attention *a) {
     return check_angles(ctx, "rope_sin", a->rope_sin, used_from, used_to, a->rope_dim / 2);
 }
 
+static qkv_status check_global_list(qkv_ctx *ctx, const qkv_attention *a) {
+    QKV_TRY(check_offsets(ctx, "global_offset", a->global_offset, a->sequences));
+    if (!a->global_at && a->global_offset[a->sequences] > 0) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global_at is NULL, but global_offset is not");
+    for (int64_t s = 0; s < a->sequences; s++) {
+        const int64_t n_k = a->k_offset[s + 1] - a->k_offset[s];
+        int64_t least = 0;
+        for (int64_t g = a->global_offset[s]; g < a->global_offset[s + 1]; least = a->global_at[g++] + 1)
+            if (a->global_at[g] < least || a->global_at[g] >= n_k)
+                return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global_at[%lld]=%lld: of sequence %lld expected ascending positions below its %lld keys",
+                                (long long)g, (long long)a->global_at[g], (long long)s, (long long)n_k);
+    }
+    return QKV_OK;
+}
+
+static bool has_pattern(const qkv_attention *a) {
+    return a->dilation > 1 || a->global_first > 0 || a->global_every > 0 || a->global_offset || a->random_blocks > 0;
+}
+
+static qkv_status check_pattern(qkv_ctx *ctx, const qkv_attention *a) {
+    QKV_TRY(check_range(ctx, "dilation", a->dilation, 0, 1 << 16));
+    QKV_TRY(check_range(ctx, "global_first", a->global_first, 0, MOST));
+    QKV_TRY(check_range(ctx, "global_every", a->global_every, 0, MOST));
+    QKV_TRY(check_range(ctx, "random_blocks", a->random_blocks, 0, QKV_RANDOM_BLOCKS_MAX));
+    if (a->random_blocks > 0) QKV_TRY(check_range(ctx, "block", a->block, 1, 1 << 16));
+    if (a->random_blocks > 0 && a->dilation > 1)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "random_blocks=%lld and dilation=%lld: one of the two must be 0", (long long)a->random_blocks,
+                        (long long)a->dilation);
+    if (a->global_offset && (a->global_first > 0 || a->global_every > 0))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global_offset is given, and global_first=%lld global_every=%lld: a list or a rule",
+                        (long long)a->global_first, (long long)a->global_every);
+    if (a->shaw_keys && has_pattern(a)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "shaw_keys and a pattern beside the span do not go together");
+    for (int64_t s = 0; has_pattern(a) && s < a->sequences; s++)
+        if (a->q_offset[s + 1] - a->q_offset[s] >= MOST || a->k_offset[s + 1] - a->k_offset[s] >= MOST)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld rows: with a pattern expected less", (long long)s, (long long)MOST);
+    return a->global_offset && a->sequences > 0 ? check_global_list(ctx, a) : QKV_OK;
+}
+
 /* The caller's struct with its defaults filled in. */
 static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attention *a) {
     if (!given) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "the qkv_attention is NULL");
@@ -128,14 +188,16 @@ static qkv_status complete(qkv_ctx *ctx, const qkv_attention *given, qkv_attenti
     if (a->span.right > MOST) a->span.right = -1;
     if (a->scale == 0) a->scale = (float)(1 / sqrt((double)a->dim));
     QKV_TRY(check_rope(ctx, a));
+    QKV_TRY(check_shaw(ctx, a));
     QKV_TRY(check_stride(ctx, "q", a->heads, a->dim, &a->q_row, &a->q_head));
     QKV_TRY(check_stride(ctx, "k", a->kv_heads, a->dim, &a->k_row, &a->k_head));
     QKV_TRY(check_stride(ctx, "v", a->kv_heads, a->value_dim, &a->v_row, &a->v_head));
     QKV_TRY(check_stride(ctx, "o", a->heads, a->value_dim, &a->o_row, &a->o_head));
-    if (a->sequences == 0) return QKV_OK;
+    if (a->sequences == 0) return check_pattern(ctx, a);
     QKV_TRY(check_offsets(ctx, "q_offset", a->q_offset, a->sequences));
     if (!a->k_offset) a->k_offset = a->q_offset;
     QKV_TRY(check_offsets(ctx, "k_offset", a->k_offset, a->sequences));
+    QKV_TRY(check_pattern(ctx, a));
     return check_rope_positions(ctx, a);
 }
 
@@ -163,14 +225,16 @@ static qkv_area o_area(const qkv_attention *a, const char *name, const void *p) 
 }
 static qkv_area flat_area(const char *name, const void *p, int64_t size) { return (qkv_area){name, p, 1, 1, size, 0, 0}; }
 
-/* What every call reads beside q, k and v: alibi, bias and the two tables of the rotation. */
-enum { TABLES = 4 };
+/* What every call reads beside q, k and v: alibi, bias, the two tables of the rotation, and the two by distance. */
+enum { TABLES = 6 };
 static void table_areas(const qkv_attention *a, qkv_area *areas) {
     int64_t angles = a->rope_rows * (a->rope_dim / 2);
     areas[0] = flat_area("alibi", a->alibi, a->heads);
     areas[1] = flat_area("bias", a->bias, bias_size(a));
     areas[2] = flat_area("rope_cos", a->rope_cos, angles);
     areas[3] = flat_area("rope_sin", a->rope_sin, angles);
+    areas[4] = flat_area("shaw_keys", a->shaw_keys, shaw_size(a, a->dim));
+    areas[5] = flat_area("shaw_values", a->shaw_values, shaw_size(a, a->value_dim));
 }
 
 static qkv_status check_folds(qkv_ctx *ctx, const qkv_area *w) {
@@ -207,12 +271,21 @@ typedef struct call {
     uint64_t *row_key;      /* NULL without dropout */
 } call;
 
+static qkv_pattern pattern_of(const qkv_attention *a) {
+    return (qkv_pattern){.dilation = a->dilation, .global_first = a->global_first, .global_every = a->global_every,
+                         .global_offset = a->global_offset, .global_at = a->global_at, .random_blocks = a->random_blocks, .block = a->block,
+                         .seed = a->pattern_seed};
+}
+
 static qkv_status describe(qkv_ctx *ctx, const qkv_attention *a, const float *q, const float *k, const float *v, call *c) {
     *c = (call){.shape = {.sequences = a->sequences, .q_offset = a->q_offset, .k_offset = a->k_offset, .heads = a->heads,
                           .kv_heads = a->kv_heads, .dim = a->dim, .value_dim = a->value_dim, .scale = a->scale, .left = a->span.left,
-                          .right = a->span.right, .alibi = a->alibi, .softcap = a->softcap, .bias = a->bias, .bias_reach = a->bias_reach,
+                          .right = a->span.right, .pattern = pattern_of(a),
+                          .alibi = a->alibi, .softcap = a->softcap, .bias = a->bias, .bias_reach = a->bias_reach,
                           .bias_grad = a->bias_grad, .rope_cos = a->rope_cos, .rope_sin = a->rope_sin, .rope_dim = a->rope_dim,
-                          .rope_offset = a->rope_offset, .rope_interleaved = a->rope_interleaved != 0},
+                          .rope_offset = a->rope_offset, .rope_interleaved = a->rope_interleaved != 0,
+                          .shaw_keys = a->shaw_keys, .shaw_values = a->shaw_values, .shaw_reach = a->shaw_reach,
+                          .shaw_dkeys = a->shaw_dkeys, .shaw_dvalues = a->shaw_dvalues},
                 .q = {(float *)q, a->q_row, a->q_head}, .k = {(float *)k, a->k_row, a->k_head}, .v = {(float *)v, a->v_row, a->v_head}};
     QKV_TRY(check_buffer(ctx, "q", q, q_rows(a)));
     QKV_TRY(check_buffer(ctx, "k", k, k_rows(a)));
@@ -283,12 +356,14 @@ qkv_status qkv_attention_backward(qkv_ctx *ctx, const qkv_attention *given, cons
     } buffers[] = {{"v", v, k_rows(&a)},       {"out", out, q_rows(&a)}, {"lse", lse, q_rows(&a)}, {"dout", dout, q_rows(&a)},
                    {"dq", dq, q_rows(&a)},     {"dk", dk, k_rows(&a)},   {"dv", dv, k_rows(&a)}};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) QKV_TRY(check_buffer(ctx, buffers[i].name, buffers[i].p, buffers[i].rows));
-    qkv_area areas[10 + TABLES] = {q_area(&a, "dq", dq), k_area(&a, "dk", dk), v_area(&a, "dv", dv),
-                                   flat_area("bias_grad", a.bias_grad, bias_size(&a)), q_area(&a, "q", q), k_area(&a, "k", k),
+    qkv_area areas[12 + TABLES] = {q_area(&a, "dq", dq), k_area(&a, "dk", dk), v_area(&a, "dv", dv),
+                                   flat_area("bias_grad", a.bias_grad, bias_size(&a)),
+                                   flat_area("shaw_dkeys", a.shaw_dkeys, shaw_size(&a, a.dim)),
+                                   flat_area("shaw_dvalues", a.shaw_dvalues, shaw_size(&a, a.value_dim)), q_area(&a, "q", q), k_area(&a, "k", k),
                                    v_area(&a, "v", v), o_area(&a, "out", out), o_area(&a, "dout", dout),
                                    flat_area("lse", lse, a.heads * q_rows(&a))};
-    table_areas(&a, areas + 10);
-    QKV_TRY(check_areas(ctx, areas, 10 + TABLES, 4));
+    table_areas(&a, areas + 12);
+    QKV_TRY(check_areas(ctx, areas, 12 + TABLES, 6));
     c.kind = BACKWARD;
     c.o = (qkv_heads){(float *)out, a.o_row, a.o_head};
     c.d_o = (qkv_heads){(float *)dout, a.o_row, a.o_head};
@@ -330,7 +405,10 @@ int64_t qkv_attention_pairs(const qkv_attention *given) {
     qkv_area out = o_area(&a, "out", &a); /* some address: nothing is looked at */
     if (qkv_area_folds(&out)) return -1;
     int64_t pairs = 0; /* below 2^62: offsets are checked */
-    for (int64_t s = 0; s < a.sequences; s++)
-        pairs += qkv_span_pairs(a.q_offset[s + 1] - a.q_offset[s], a.k_offset[s + 1] - a.k_offset[s], a.span.left, a.span.right);
+    const qkv_pattern pattern = pattern_of(&a);
+    for (int64_t s = 0; s < a.sequences; s++) {
+        const qkv_seen seen = {&pattern, s, a.q_offset[s + 1] - a.q_offset[s], a.k_offset[s + 1] - a.k_offset[s], a.span.left, a.span.right};
+        pairs += qkv_pattern_pairs(&seen);
+    }
     return pairs;
 }

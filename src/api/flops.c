@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/rows.h"
+#include "models/encoder.h"
 #include "models/model.h"
 #include "report/flops.h"
 
@@ -34,12 +35,30 @@ static const char *name_of(const char *option, int value, char text[32]) {
     return text;
 }
 
-static void span_words(qkv_span s, char text[48]) {
+enum { SPAN_WORDS = 256 };
+
+static void add_words(char text[SPAN_WORDS], const char *format, int64_t n) {
+    const size_t at = strlen(text);
+    snprintf(text + at, SPAN_WORDS - at, format, n);
+}
+
+/* ", window 64,64, global tokens: the first 1 and one in 512": of the layers that do not see everything. */
+static void span_words(const qkv_block_shape *s, int64_t full_every, char text[SPAN_WORDS]) {
+    const qkv_pattern *p = &s->pattern;
+    const qkv_span w = s->span;
+    const bool globals = p->global_first > 0 || p->global_every > 0;
     text[0] = 0;
-    if (s.left < 0 && s.right == 0)
-        snprintf(text, 48, ", causal");
-    else if (s.left >= 0 || s.right >= 0)
-        snprintf(text, 48, ", window %" PRId64 ",%" PRId64, s.left, s.right);
+    if (w.left < 0 && w.right == 0) snprintf(text, SPAN_WORDS, ", causal");
+    else if (w.left >= 0 || w.right >= 0) snprintf(text, SPAN_WORDS, ", window %" PRId64 ",%" PRId64, w.left, w.right);
+    if (p->dilation > 1) add_words(text, " %" PRId64 " apart", p->dilation);
+    if (globals) add_words(text, ", global tokens:", 0);
+    if (p->global_first > 0) add_words(text, " the first %" PRId64, p->global_first);
+    if (p->global_first > 0 && p->global_every > 0) add_words(text, " and", 0);
+    if (p->global_every > 0) add_words(text, " one in %" PRId64, p->global_every);
+    if (s->global_projection) add_words(text, " with projections of their own", 0);
+    if (p->random_blocks > 0) add_words(text, ", %" PRId64 " random blocks", p->random_blocks);
+    if (p->random_blocks > 0) add_words(text, " of %" PRId64, p->block);
+    if (full_every > 0) add_words(text, ", one layer in %" PRId64 " full", full_every);
 }
 
 static void heads_words(int64_t heads, int64_t kv_heads, char text[64]) {
@@ -66,9 +85,10 @@ static void recurrent_words(const qkv_config *c, qkv_flops *f) {
 }
 
 static void network_words(const qkv_config *c, qkv_flops *f) {
-    char heads[64], span[48], position[32], pooling[32];
+    char heads[64], span[SPAN_WORDS], position[32], pooling[32];
+    const qkv_block_shape shape = qkv_encoder_shape(c);
     heads_words(c->heads, c->kv_heads, heads);
-    span_words(c->span, span);
+    span_words(&shape, c->full_every, span);
     snprintf(f->what, sizeof f->what,
              "%" PRId64 " %s, dim %" PRId64 ", %s, ffn %" PRId64 "%s, positions %s, pooling %s, vocabulary %" PRId64 ", %" PRId64
              " %s",
@@ -78,9 +98,9 @@ static void network_words(const qkv_config *c, qkv_flops *f) {
 }
 
 static void attention_words(const qkv_block_shape *s, qkv_flops *f) {
-    char heads[64], span[48];
+    char heads[64], span[SPAN_WORDS];
     heads_words(s->heads, s->kv_heads, heads);
-    span_words(s->span, span);
+    span_words(s, 0, span);
     snprintf(f->what, sizeof f->what, "one attention layer alone, dim %" PRId64 ", %s%s, %s, %s", s->dim, heads, span,
              s->bias ? "biases" : "no biases", s->no_output ? "without an output projection" : "with an output projection");
 }
@@ -93,6 +113,28 @@ static void batch_words(qkv_flops *f) {
     else
         snprintf(f->batch, sizeof f->batch, "%" PRId64 " %s of %" PRId64 " to %" PRId64 " tokens, %" PRId64 " in all", f->sequences,
                  one, f->shortest, f->longest, f->tokens);
+}
+
+/* ", sentences of at most 128 tokens, 1 layer over them" behind the rest. */
+static void segment_words(const qkv_config *c, qkv_flops *f) {
+    static const char *const kinds[] = {"", "words", "sentences", "segments"};
+    const size_t what = strlen(f->what), batch = strlen(f->batch);
+    const int64_t layers = qkv_config_segment_layers(c);
+    if (c->segment == QKV_SEGMENT_NONE) return;
+    snprintf(f->what + what, sizeof f->what - what, ", %s of at most %" PRId64 " tokens, %" PRId64 " %s over them", kinds[c->segment],
+             qkv_config_segment_length(c), layers, layers == 1 ? "layer" : "layers");
+    snprintf(f->batch + batch, sizeof f->batch - batch, ", %" PRId64 " %s", f->segments, f->segments == 1 ? "segment" : "segments");
+}
+
+/* Pairs of segments, whose products are not those of tokens. */
+static double upper_pairs(const qkv_config *c, const qkv_batch *b) {
+    const bool causal = c->span.right == 0;
+    double pairs = 0;
+    for (int64_t i = 0; b->segments && i < b->n_seq; i++) {
+        const double n = (double)(b->segments[i + 1] - b->segments[i]);
+        pairs += causal ? n * (n + 1) / 2 : n * n;
+    }
+    return pairs * (double)qkv_config_segment_layers(c) / (double)c->layers;
 }
 
 /* Pairs that one head of one layer sees. */
@@ -109,16 +151,19 @@ static int64_t most(int64_t a, int64_t b) {
 }
 
 static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const int64_t *lengths, int64_t sequences,
-                                qkv_flops **flops) {
+                                const qkv_flops_segments *segments, qkv_flops **flops) {
     QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, c->layers, c->heads,
                             most(most(3 * c->dim, 2 * c->ffn), 3 * c->heads * c->head_dim)));
-    QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, c->layers));
+    QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, c->layers + qkv_config_segment_layers(c)));
+    QKV_TRY(qkv_flops_cut(w, c, segments));
     QKV_TRY(qkv_flops_network(w, c, flops));
     qkv_flops *f = *flops;
     f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
     (qkv_config_recurrent(c) ? recurrent_words : network_words)(c, f);
     batch_words(f);
+    segment_words(c, f);
     find_pairs(f, (double)(c->layers * c->heads * c->head_dim));
+    if (f->pairs > 0) f->pairs -= upper_pairs(c, &w->batch);
     return QKV_OK;
 }
 
@@ -155,7 +200,7 @@ static qkv_status count_recurrent(qkv_flops_walk *w, const qkv_config *c, const 
 
 static qkv_status count_one(qkv_flops_walk *w, const qkv_flops_options *o, const qkv_config *c, const int64_t *lengths,
                             int64_t sequences, qkv_flops **flops) {
-    if (o->layers > 0) return count_network(w, c, lengths, sequences, flops);
+    if (o->layers > 0) return count_network(w, c, lengths, sequences, o->segments, flops);
     if (qkv_config_recurrent(c)) return count_recurrent(w, c, lengths, sequences, flops);
     return count_attention(w, o, lengths, sequences, flops);
 }
@@ -189,6 +234,14 @@ qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const
     return status;
 }
 
+/* Of each word that begins at a token: the runs that begin with it, and what it begins with itself, of 4 and of 6 letters. */
+static void count_linear(const qkv_bag *bag, qkv_flops *f) {
+    if (!bag) return;
+    f->linear_features = bag->features;
+    f->linear_weights = (bag->features + 1) * bag->classes;
+    f->linear_flops = (double)f->tokens * (double)(bag->ngrams + (bag->beginnings ? 2 : 0)) * (double)bag->classes;
+}
+
 qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
                                  int64_t sequences, qkv_flops **flops) {
     if (!model) return QKV_BAD_ARGUMENT;
@@ -197,8 +250,9 @@ qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options
     qkv_config config = model->config;
     config.bf16 = options->dtype == QKV_COMPUTE_BF16;
     qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
-    qkv_status status = count_network(&w, &config, lengths, sequences, flops);
+    qkv_status status = count_network(&w, &config, lengths, sequences, options->segments, flops);
     qkv_flops_end(&w);
+    if (status == QKV_OK) count_linear(qkv_model_bag(model), *flops);
     return status;
 }
 
@@ -206,7 +260,23 @@ qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options
 
 typedef struct lengths_list {
     int64_t *p, count, capacity;
+    qkv_flops_segments *segments; /* NULL: they are not asked for */
+    int64_t cut, cut_capacity;
 } lengths_list;
+
+static qkv_status add_segments(const qkv_model *model, const qkv_record *record, const qkv_token *tokens, int64_t count, lengths_list *list) {
+    qkv_flops_segments *s = list->segments;
+    if (!s || model->config.segment == QKV_SEGMENT_NONE) return QKV_OK;
+    if (list->cut + count > list->cut_capacity) {
+        list->cut_capacity = 2 * (list->cut + count) + 64;
+        QKV_TRY(qkv_grow(model->ctx, list->cut_capacity, sizeof *s->size, &s->size));
+    }
+    QKV_TRY(qkv_grow(model->ctx, list->capacity + 1, sizeof *s->at, &s->at));
+    s->at[list->count] = list->cut;
+    list->cut += qkv_model_segments(&model->config, record->text, record->text_size, tokens, count, s->size + list->cut);
+    s->at[list->count + 1] = list->cut;
+    return QKV_OK;
+}
 
 static qkv_status add_text(const qkv_model *model, const qkv_rows *rows, const qkv_record *record, lengths_list *list) {
     enum { MOST = 1 << 20 };
@@ -218,22 +288,24 @@ static qkv_status add_text(const qkv_model *model, const qkv_rows *rows, const q
         QKV_TRY(qkv_grow(model->ctx, list->capacity, sizeof *list->p, &list->p));
     }
     QKV_TRY(qkv_model_tokens(model, record->text, record->text_size, &tokens, &count, NULL));
+    qkv_status status = add_segments(model, record, tokens, count, list);
     qkv_free(model->ctx, tokens);
     list->p[list->count++] = count;
-    return QKV_OK;
+    return status;
 }
 
 qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv_data_options *data, int64_t **lengths,
-                             int64_t *count) {
+                             int64_t *count, qkv_flops_segments *segments) {
     if (!model) return QKV_BAD_ARGUMENT;
     qkv_ctx *ctx = model->ctx;
     if (!path || !lengths || !count)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_flops_lengths: %s is NULL", !path ? "path" : !lengths ? "lengths" : "count");
-    lengths_list list = {0};
+    lengths_list list = {.segments = segments};
     qkv_rows *rows;
     qkv_record record;
     *lengths = NULL;
     *count = 0;
+    if (segments) *segments = (qkv_flops_segments){0};
     QKV_TRY(qkv_rows_start(ctx, path, data, QKV_WANT_TEXT, model->config.pair, &rows));
     qkv_rows_by_content(rows);
     qkv_status status = qkv_rows_read(rows, &record);
@@ -244,6 +316,7 @@ qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv
     qkv_rows_close(rows);
     if (status != QKV_OK) {
         qkv_free(ctx, list.p);
+        if (segments) qkv_free(ctx, segments->at), qkv_free(ctx, segments->size), *segments = (qkv_flops_segments){0};
         return status;
     }
     *lengths = list.p;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "formats/json.h"
+#include "models/hierarchy.h"
 #include "models/model.h"
 #include "text/tokenizer.h"
 
@@ -44,6 +45,54 @@ qkv_status qkv_model_set_compute(qkv_model *model, qkv_compute compute) {
     return QKV_OK;
 }
 
+void qkv_reading_init(qkv_reading *reading) {
+    if (reading) *reading = (qkv_reading){.struct_size = sizeof *reading, .position_beyond = -1, .rope_stretch = -1};
+}
+
+static qkv_status check_reading(const qkv_model *model, const qkv_reading *r) {
+    const qkv_position position = model->config.position;
+    qkv_ctx *ctx = model->ctx;
+    if (r->struct_size != sizeof *r)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_reading.struct_size is %zu, expected %zu: call qkv_reading_init first", r->struct_size,
+                        sizeof *r);
+    if (r->max_length < 0 || r->max_length > QKV_LONGEST)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "max_length=%lld is not in 0..%d", (long long)r->max_length, QKV_LONGEST);
+    if (r->position_beyond < -1 || r->position_beyond > QKV_BEYOND_INTERPOLATE || r->rope_stretch < -1 || r->rope_stretch > QKV_STRETCH_YARN)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "position_beyond=%d, rope_stretch=%d: no such choice", r->position_beyond, r->rope_stretch);
+    if (r->rope_factor != 0 && !(r->rope_factor >= 1 && r->rope_factor <= 1e6))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_factor=%g is not in 1..1000000", r->rope_factor);
+    if (r->position_beyond >= 0 && position != QKV_POSITION_LEARNED)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "position_beyond is of learned positions; this model has none");
+    if ((r->rope_stretch >= 0 || r->rope_factor != 0) && position != QKV_POSITION_ROPE)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_stretch and rope_factor are of rotary positions; this model has none");
+    if (r->rope_factor != 0 && (r->rope_stretch >= 0 ? r->rope_stretch : (int)model->config.rope_stretch) == QKV_STRETCH_NONE)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "rope_factor=%g has no effect without a rope_stretch", r->rope_factor);
+    return QKV_OK;
+}
+
+qkv_status qkv_model_set_reading(qkv_model *model, const qkv_reading *reading) {
+    if (!model) return QKV_BAD_ARGUMENT;
+    if (!reading) return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "the qkv_reading is NULL");
+    QKV_TRY(check_reading(model, reading));
+    qkv_config c = model->config;
+    const double made_for = (double)(c.rope_length > 0 ? c.rope_length : c.max_length);
+    const double longest = (double)(reading->max_length > 0 ? reading->max_length : c.max_length);
+    if (reading->position_beyond >= 0) c.position_beyond = (qkv_position_beyond)reading->position_beyond;
+    if (reading->rope_stretch >= 0) {
+        c.rope_stretch = (qkv_rope_stretch)reading->rope_stretch;
+        c.rope_factor = longest > made_for ? longest / made_for : 1;
+    }
+    if (reading->rope_factor != 0) c.rope_factor = reading->rope_factor;
+    if (reading->max_length > qkv_config_longest(&c))
+        return qkv_fail(model->ctx, QKV_BAD_ARGUMENT,
+                        "max_length=%lld: this model has learned positions for %lld tokens; position_beyond says what is to follow",
+                        (long long)reading->max_length, (long long)c.max_length);
+    model->config = c;
+    model->max_length = reading->max_length;
+    qkv_classifier_set_positions(model->net, &c);
+    return QKV_OK;
+}
+
 /* ---- one text ---- */
 
 qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t length, qkv_token **tokens, int64_t *count,
@@ -55,16 +104,17 @@ qkv_status qkv_model_tokens(const qkv_model *model, const char *text, int64_t le
     *count = 0;
     QKV_TRY(qkv_text_check(ctx, "text", 0, text, length));
     /* A guess that nearly always holds: normalization may make more of a text. */
-    int64_t room = length < model->config.max_length - 2 ? length + 2 : model->config.max_length;
+    const qkv_config reads = qkv_model_reads(model);
+    int64_t room = length < reads.max_length - 2 ? length + 2 : reads.max_length;
     qkv_token *made;
     if (!text) text = "";
     QKV_TRY(qkv_alloc(ctx, room, sizeof *made, &made));
-    qkv_status status = qkv_model_input(ctx, &model->config, model->tokenizer, text, length, made, room, count, full_count);
+    qkv_status status = qkv_model_input(ctx, &reads, model->tokenizer, text, length, made, room, count, full_count);
     if (status == QKV_OK && *count > room) {
         room = *count;
         status = qkv_grow(ctx, room, sizeof *made, &made);
         if (status == QKV_OK)
-            status = qkv_model_input(ctx, &model->config, model->tokenizer, text, length, made, room, count, full_count);
+            status = qkv_model_input(ctx, &reads, model->tokenizer, text, length, made, room, count, full_count);
     }
     if (status != QKV_OK) {
         *count = 0;
@@ -80,13 +130,41 @@ static qkv_status run_weights(const qkv_model *model, const qkv_batch *batch, in
     qkv_ctx *ctx = model->ctx;
     const qkv_reg *reg = qkv_classifier_reg(model->net);
     qkv_exec plan = {.ctx = ctx, .plan = true, .pass = QKV_PASS_FORWARD, .reg = reg};
-    qkv_batch planned = {.n_seq = batch->n_seq, .offset = batch->offset};
+    qkv_batch planned = *batch;
+    planned.ids = NULL;
     QKV_TRY(qkv_classifier_weights(&plan, model->net, &planned, layer, head, NULL));
     qkv_exec x = {.ctx = ctx, .pass = QKV_PASS_FORWARD, .reg = reg, .weights = model->weights, .packed = model->packed};
     x.arena.size = plan.arena.peak;
     QKV_TRY(qkv_alloc(ctx, (int64_t)plan.arena.peak, 1, &x.arena.base));
     qkv_status status = qkv_classifier_weights(&x, model->net, batch, layer, head, weights);
     qkv_free(ctx, x.arena.base);
+    return status;
+}
+
+/* The text as a batch of one; ids and sizes have room for its tokens. */
+static qkv_status batch_of(const qkv_model *model, const char *text, int64_t length, const qkv_token *tokens, int64_t *offset, int32_t *ids,
+                           int32_t *sizes, qkv_batch *batch) {
+    const int64_t count = offset[1];
+    int64_t at[2] = {0, 0};
+    for (int64_t i = 0; i < count; i++) ids[i] = tokens[i].id;
+    *batch = (qkv_batch){.n_seq = 1, .offset = offset, .ids = ids};
+    if (model->config.segment == QKV_SEGMENT_NONE) return QKV_OK;
+    at[1] = qkv_model_segments(&model->config, text, length, tokens, count, sizes);
+    return qkv_hierarchy_cut(model->ctx, at, sizes, batch);
+}
+
+static qkv_status weights_of_tokens(const qkv_model *model, const char *text, int64_t length, const qkv_token *tokens, int64_t count,
+                                    int64_t layer, int64_t head, float *weights) {
+    int64_t offset[2] = {0, count};
+    int32_t *ids;
+    qkv_batch batch = {0};
+    QKV_TRY(qkv_alloc(model->ctx, 2 * count, sizeof *ids, &ids));
+    qkv_status status = batch_of(model, text, length, tokens, offset, ids, ids + count, &batch);
+    if (status == QKV_OK) status = run_weights(model, &batch, layer, head, weights);
+    for (int64_t i = 0; status == QKV_OK && i < count * count; i++)
+        if (!isfinite(weights[i])) status = qkv_model_no_number(model, "the text");
+    qkv_free(model->ctx, (void *)batch.segments);
+    qkv_free(model->ctx, ids);
     return status;
 }
 
@@ -103,25 +181,15 @@ qkv_status qkv_model_attention(const qkv_model *model, const char *text, int64_t
     if (qkv_config_recurrent(&model->config))
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "this model has no attention weights to show: its encoder is of kind %s",
                         qkv_network_name(model->config.model));
-    QKV_TRY(check_range(model, "layer", layer, model->config.layers));
+    QKV_TRY(check_range(model, "layer", layer, model->config.layers + qkv_config_segment_layers(&model->config)));
     QKV_TRY(check_range(model, "head", head, model->config.heads));
     qkv_token *tokens;
     int64_t count;
     QKV_TRY(qkv_model_tokens(model, text, length, &tokens, &count, NULL));
-    int32_t *ids = NULL;
     qkv_status status = QKV_OK;
     if (count && !weights) status = qkv_fail(ctx, QKV_BAD_ARGUMENT, "weights must not be NULL");
-    if (status == QKV_OK && count) status = qkv_alloc(ctx, count, sizeof *ids, &ids);
-    for (int64_t i = 0; ids && i < count; i++) ids[i] = tokens[i].id;
+    if (status == QKV_OK && count) status = weights_of_tokens(model, text, length, tokens, count, layer, head, weights);
     qkv_free(ctx, tokens);
-    if (ids) {
-        int64_t offset[2] = {0, count};
-        qkv_batch batch = {.n_seq = 1, .offset = offset, .ids = ids};
-        status = run_weights(model, &batch, layer, head, weights);
-        for (int64_t i = 0; status == QKV_OK && i < count * count; i++)
-            if (!isfinite(weights[i])) status = qkv_model_no_number(model, "the text");
-    }
-    qkv_free(ctx, ids);
     return status;
 }
 
@@ -178,7 +246,10 @@ static qkv_status put_flops(const qkv_model *model, int64_t tokens, json_t *out)
     qkv_exec x = {.ctx = model->ctx, .plan = true, .pass = QKV_PASS_FORWARD, .reg = qkv_classifier_reg(model->net)};
     int64_t offset[2] = {0, tokens};
     qkv_batch batch = {.n_seq = 1, .offset = offset};
-    QKV_TRY(qkv_classifier_forward(&x, model->net, &batch, (qkv_mat){NULL, 1, model->config.classes, model->config.classes}));
+    QKV_TRY(qkv_hierarchy_assume(model->ctx, qkv_config_segment_length(&model->config), &batch));
+    qkv_status status = qkv_classifier_forward(&x, model->net, &batch, (qkv_mat){NULL, 1, model->config.classes, model->config.classes});
+    qkv_free(model->ctx, (void *)batch.segments);
+    QKV_TRY(status);
     char key[32];
     snprintf(key, sizeof key, "%lld", (long long)tokens);
     return put(model->ctx, out, key, json_real(qkv_tally_flops(&x.tally) / (double)tokens));

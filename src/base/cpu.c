@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <unistd.h>
 
 #include "base/file.h"
@@ -185,6 +188,15 @@ int64_t qkv_memory_available(void) {
     left = least(left, qkv_memory_group_left("/sys/fs/cgroup", path, true));
     group_path(text, ":memory:", path, sizeof path);
     return least(left, qkv_memory_group_left("/sys/fs/cgroup/memory", path, false));
+}
+
+int64_t qkv_memory_resident(void) {
+    char text[4096];
+    int64_t kilobytes;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    return qkv_file_peek("/proc/self/status", text, sizeof text) && qkv_memory_field(text, "VmRSS:", &kilobytes) ? kilobytes * 1024 : -1;
 }
 
 double qkv_now(void) {

@@ -22,6 +22,10 @@ int64_t qkv_cpu_cache(int level); /* bytes of the data cache of this level (1, 2
  * the process leave, file caches counted as free. -1: unknown. */
 int64_t qkv_memory_available(void);
 
+/* Bytes of this process that are in memory now; -1: unknown. Blocks that were freed are given back to the system first where that
+ * can be asked for, so that what comes next does not hide in them. */
+int64_t qkv_memory_resident(void);
+
 /* The parts of it that read text: a line "name number", and the least that the memory groups at `root` + `path` and above
  * leave (-1: no limit found). Version 1 and 2 differ in the names of the files. */
 bool qkv_memory_field(const char *text, const char *name, int64_t *value);

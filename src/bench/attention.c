@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/attention.h"
+#include "ops/position.h"
 
 typedef struct attend {
     qkv_batch batch;
@@ -17,11 +18,10 @@ static bool is(const qkv_bench_case *c, const char *variant) {
     return strcmp(c->variant, variant) == 0;
 }
 
-/* Slopes of the paper for a power of two of heads: 2^(-8 i / heads). */
 static qkv_status slopes(qkv_bench_job *job, attend *a) {
     float *slope;
     QKV_TRY(qkv_bench_array(job, job->c->heads, sizeof *slope, &slope));
-    for (int64_t h = 0; h < job->c->heads; h++) slope[h] = (float)exp2(-8.0 * (double)(h + 1) / (double)job->c->heads);
+    qkv_alibi_slopes(job->c->heads, slope);
     a->shape.alibi = slope;
     return QKV_OK;
 }
@@ -42,6 +42,24 @@ static qkv_status biases(qkv_bench_job *job, attend *a, bool backward) {
     if (!backward) return QKV_OK;
     QKV_TRY(qkv_bench_mat(job, job->c->heads, 2 * REACH + 1, QKV_BENCH_ZERO, &grad));
     a->shape.bias_grad = said(job, grad.p);
+    return QKV_OK;
+}
+
+/* Vectors by distance beside keys and values (Shaw et al. 2018). */
+static qkv_status vectors(qkv_bench_job *job, attend *a, bool backward) {
+    enum { REACH = 16, COUNT = 2 * REACH + 1 };
+    qkv_attention_shape *s = &a->shape;
+    qkv_mat keys, values;
+    s->shaw_reach = REACH;
+    QKV_TRY(qkv_bench_mat(job, COUNT, s->dim, QKV_BENCH_RANDOM, &keys));
+    QKV_TRY(qkv_bench_mat(job, COUNT, s->value_dim, QKV_BENCH_RANDOM, &values));
+    s->shaw_keys = said(job, keys.p);
+    s->shaw_values = said(job, values.p);
+    if (!backward) return QKV_OK;
+    QKV_TRY(qkv_bench_mat(job, COUNT, s->dim, QKV_BENCH_ZERO, &keys));
+    QKV_TRY(qkv_bench_mat(job, COUNT, s->value_dim, QKV_BENCH_ZERO, &values));
+    s->shaw_dkeys = said(job, keys.p);
+    s->shaw_dvalues = said(job, values.p);
     return QKV_OK;
 }
 
@@ -78,7 +96,12 @@ static qkv_status describe(qkv_bench_job *job, attend *a) {
                                      .right = c->window.right};
     if (c->dropout > 0) a->shape.dropout = (qkv_dropout){.p = (real)c->dropout, .key = 13, .row_key = a->batch.row_key};
     if (is(c, "softcap")) a->shape.softcap = 30;
+    /* beside the window: the first token and every 512th; those of BigBird; neighbours two apart */
+    if (is(c, "global")) a->shape.pattern = (qkv_pattern){.global_first = 1, .global_every = 512};
+    if (is(c, "sparse")) a->shape.pattern = (qkv_pattern){.global_first = 64, .random_blocks = 3, .block = 64};
+    if (is(c, "dilated")) a->shape.pattern = (qkv_pattern){.dilation = 2};
     if (is(c, "bias")) return biases(job, a, strcmp(c->name, "attention.backward") == 0);
+    if (is(c, "shaw")) return vectors(job, a, strcmp(c->name, "attention.backward") == 0);
     if (is(c, "rope")) return rotations(job, a);
     return is(c, "alibi") ? slopes(job, a) : QKV_OK;
 }
@@ -103,6 +126,18 @@ static qkv_status one(qkv_bench_job *job, const attend *a, int64_t rows, qkv_ben
     return QKV_OK;
 }
 
+/* Of the products. */
+static double operations(const attend *a, bool backward) {
+    const qkv_attention_shape *s = &a->shape;
+    const double d = (double)s->dim, dv = (double)s->value_dim;
+    double pairs = 0;
+    for (int64_t i = 0; i < s->sequences; i++) {
+        const qkv_seen seen = qkv_attention_seen(s, i);
+        pairs += (double)qkv_pattern_pairs(&seen);
+    }
+    return pairs * (double)s->heads * (backward ? 2 * (3 * d + 2 * dv) : 2 * (d + dv));
+}
+
 static qkv_status make_forward(qkv_bench_job *job) {
     attend *a = job->self;
     qkv_mat lse;
@@ -113,7 +148,7 @@ static qkv_status make_forward(qkv_bench_job *job) {
     QKV_TRY(qkv_bench_mat(job, a->shape.heads, rows, QKV_BENCH_ZERO, &lse));
     a->lse = lse.p;
     job->written = (double)rows * (double)(a->shape.heads * (a->shape.value_dim + 1)) * sizeof(real);
-    job->inside = qkv_bench_attention_flops(&a->batch, a->shape.heads, a->shape.dim, a->shape.value_dim, job->c->window, false);
+    job->inside = operations(a, false);
     return QKV_OK;
 }
 
@@ -131,7 +166,7 @@ static qkv_status make_backward(qkv_bench_job *job) {
     QKV_TRY(one(job, a, rows, QKV_BENCH_RANDOM, &a->d_o));
     QKV_TRY(fused(job, a, rows, QKV_BENCH_ZERO, &a->dq, &a->dk, &a->dv));
     job->written = (double)rows * (double)(s->heads * s->dim + s->kv_heads * (s->dim + s->value_dim)) * sizeof(real);
-    job->inside = qkv_bench_attention_flops(&a->batch, s->heads, s->dim, s->value_dim, job->c->window, true);
+    job->inside = operations(a, true);
     if (job->plan) return QKV_OK;
     qkv_exec plan = job->x, run = job->x;
     plan.plan = true;

@@ -40,10 +40,10 @@ static qkv_status pass(qkv_bench_job *job) {
     qkv_recurrent_saved saved;
     const size_t low = x->arena.low;
     x->pass = QKV_PASS_FORWARD;
-    QKV_TRY(qkv_recurrent_forward(x, &r->layer, &r->batch, r->in, r->out, &saved));
+    QKV_TRY(qkv_recurrent_forward(x, &r->layer, &r->batch, NULL, r->in, r->out, &saved));
     if (!r->backward) return QKV_OK;
     x->pass = QKV_PASS_BACKWARD;
-    QKV_TRY(qkv_recurrent_backward(x, &r->layer, &r->batch, r->dout, r->din, &saved));
+    QKV_TRY(qkv_recurrent_backward(x, &r->layer, &r->batch, NULL, r->dout, r->din, &saved));
     qkv_arena_low_release(&x->arena, low);
     return QKV_OK;
 }

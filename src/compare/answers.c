@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* Digits of the trial's answers, of exactly these rows; NULL: it has none. */
-static const char *answers_of(const qkv_trial *t, const qkv_ragged *test) {
-    const char *digits = t->values ? json_string_value(json_object_get(t->values, "right")) : NULL;
+static const char *answers_of(const qkv_trial *t, const char *name, const qkv_ragged *test) {
+    const char *digits = t->values ? json_string_value(json_object_get(t->values, name)) : NULL;
     return digits && (int64_t)strlen(digits) == (test->count + 3) / 4 ? digits : NULL;
 }
 
@@ -20,13 +20,13 @@ static bool asked(const qkv_ragged *test, int64_t row, int64_t shortest, int64_t
     return n >= shortest && n <= longest;
 }
 
-qkv_estimate qkv_run_accuracy(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const qkv_ragged *test, int64_t shortest,
-                              int64_t longest) {
+qkv_estimate qkv_run_accuracy_of(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *answers, const qkv_ragged *test,
+                                 int64_t shortest, int64_t longest) {
     double of[QKV_SAMPLES], mean = 0;
     int64_t seeds = 0, rows = 0;
     for (int64_t i = 0; i < run->count && seeds < QKV_SAMPLES; i++) {
         const qkv_trial *t = &run->trials[i];
-        const char *digits = qkv_trial_is_at(t, at) ? answers_of(t, test) : NULL;
+        const char *digits = qkv_trial_is_at(t, at) ? answers_of(t, answers, test) : NULL;
         int64_t hits = 0;
         rows = 0;
         for (int64_t r = 0; digits && r < test->count; r++)
@@ -45,15 +45,17 @@ static const qkv_trial *partner(const qkv_run *run, const qkv_trial *other, cons
     return qkv_run_find(run, all);
 }
 
-qkv_estimate qkv_run_gain(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES], const int64_t b[QKV_TRIAL_PLACES],
-                          const qkv_ragged *test, int64_t shortest, int64_t longest) {
+qkv_estimate qkv_run_gain_of(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES], const char *answers_a,
+                             const int64_t b[QKV_TRIAL_PLACES], const char *answers_b, const qkv_ragged *test, int64_t shortest,
+                             int64_t longest) {
     double of[QKV_SAMPLES], *gain, sum = 0, squares = 0;
     int64_t seeds = 0, rows = 0;
     if (qkv_alloc_zero(run->ctx, test->count, sizeof *gain, &gain) != QKV_OK) return qkv_estimate_mean(of, 0, 0);
     for (int64_t r = 0; r < test->count; r++) rows += asked(test, r, shortest, longest);
     for (int64_t i = 0; i < run->count && rows > 0 && seeds < QKV_SAMPLES; i++) {
         const qkv_trial *one = &run->trials[i], *other = qkv_trial_is_at(one, a) ? partner(run, one, b) : NULL;
-        const char *first = other ? answers_of(one, test) : NULL, *second = other ? answers_of(other, test) : NULL;
+        const char *first = other ? answers_of(one, answers_a, test) : NULL,
+                   *second = other ? answers_of(other, answers_b, test) : NULL;
         if (!first || !second) continue;
         double all = 0;
         for (int64_t r = 0; r < test->count; r++) {
@@ -71,4 +73,14 @@ qkv_estimate qkv_run_gain(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES],
     const double mean = rows > 0 ? sum / (double)rows : 0,
                  variance = rows > 1 ? (squares - (double)rows * mean * mean) / (double)(rows - 1) : 0;
     return qkv_estimate_mean(of, seeds, rows > 1 && seeds > 0 ? sqrt(fmax(variance, 0) / (double)rows) : 0);
+}
+
+qkv_estimate qkv_run_accuracy(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const qkv_ragged *test, int64_t shortest,
+                              int64_t longest) {
+    return qkv_run_accuracy_of(run, at, "right", test, shortest, longest);
+}
+
+qkv_estimate qkv_run_gain(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES], const int64_t b[QKV_TRIAL_PLACES],
+                          const qkv_ragged *test, int64_t shortest, int64_t longest) {
+    return qkv_run_gain_of(run, a, "right", b, "right", test, shortest, longest);
 }

@@ -42,7 +42,7 @@ static qkv_status make_lesson(qkv_run *run, heads *h) {
     const qkv_recall task = {
         .keys = 8, .values = 8, .filler = 32, .pairs = 3, .shortest = quick ? 64 : 256, .longest = quick ? 128 : 512};
     h->lesson = (qkv_lesson){.vocab = qkv_recall_vocab(&task), .classes = task.values, .max_length = task.longest};
-    snprintf(h->lesson.name, sizeof h->lesson.name, "recall of one of %lld pairs in %lld to %lld tokens", (long long)task.pairs,
+    snprintf(h->lesson.name, sizeof h->lesson.name, "recall of one of %lld pairs in %lld to %lld tokens, from the last", (long long)task.pairs,
              (long long)task.shortest, (long long)task.longest);
     h->layers = 1;
     h->dim = 64;
@@ -105,16 +105,17 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
             .name = "layer.both", .n = TIME_N, .dim = TIME_DIM, .heads = count, .batch = h->time_batch, .window = {-1, -1}};
         return qkv_timing_measure(run, &c, h->seconds, values);
     }
-    const qkv_pupil p = {.config = qkv_pupil_config(&h->lesson, h->layers, h->dim, count),
-                         .steps = h->steps,
-                         .batch_tokens = h->batch_tokens,
-                         .lr = h->lr,
-                         .clip = 1,
-                         .seed = run->o->seed + (uint64_t)trial->at[TURN]};
+    qkv_pupil p = {.config = qkv_pupil_config(&h->lesson, h->layers, h->dim, count),
+                   .steps = h->steps,
+                   .batch_tokens = h->batch_tokens,
+                   .lr = h->lr,
+                   .clip = 1,
+                   .seed = run->o->seed + (uint64_t)trial->at[TURN]};
+    if (!h->lesson.text) p.config.pooling = QKV_POOL_LAST; /* the question stands there */
     qkv_learned learned;
     QKV_TRY(qkv_pupil_train(run, &h->lesson, &p, &learned));
     qkv_learned_json(&learned, &h->lesson, values);
-    qkv_free(run->ctx, learned.answers);
+    qkv_learned_free(run->ctx, &learned);
     return QKV_OK;
 }
 

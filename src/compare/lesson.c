@@ -9,10 +9,45 @@
 enum { VOCABULARY = 8000 };
 
 void qkv_ragged_between(qkv_ragged *r, int64_t shortest, int64_t longest) {
-    int64_t rows = 0, to = 0;
+    int64_t rows = 0, to = 0, segments = 0;
     for (int64_t i = 0; i < r->count; i++) {
         const int64_t from = r->offset[i], n = r->offset[i + 1] - from;
         if (n < shortest || n > longest) continue;
+        if (r->segment_at) {
+            const int64_t first = r->segment_at[i], count = r->segment_at[i + 1] - first;
+            memmove(r->segment_size + segments, r->segment_size + first, (size_t)count * sizeof *r->segment_size);
+            r->segment_at[rows] = segments;
+            segments += count;
+        }
+        memmove(r->ids + to, r->ids + from, (size_t)n * sizeof *r->ids);
+        r->target[rows] = r->target[i];
+        r->offset[rows++] = to; /* never beyond what is still to be read */
+        to += n;
+    }
+    r->offset[rows] = to;
+    if (r->segment_at) r->segment_at[rows] = segments;
+    r->count = rows;
+}
+
+static void move_row(qkv_ragged *to, const qkv_ragged *from, int64_t row) {
+    const int64_t n = from->offset[row + 1] - from->offset[row], at = to->offset[to->count];
+    memmove(to->ids + at, from->ids + from->offset[row], (size_t)n * sizeof *to->ids);
+    to->target[to->count++] = from->target[row];
+    to->offset[to->count] = at + n;
+}
+
+qkv_status qkv_ragged_split(qkv_ctx *ctx, qkv_ragged *r, int64_t k, qkv_ragged *taken) {
+    int64_t tokens = 0;
+    *taken = (qkv_ragged){0};
+    for (int64_t i = k - 1; i < r->count; i += k) tokens += r->offset[i + 1] - r->offset[i];
+    QKV_TRY(qkv_alloc_zero(ctx, r->count / k + 1, sizeof *taken->offset, &taken->offset));
+    QKV_TRY(qkv_alloc(ctx, r->count / k, sizeof *taken->target, &taken->target));
+    QKV_TRY(qkv_alloc(ctx, tokens, sizeof *taken->ids, &taken->ids));
+    for (int64_t i = k - 1; i < r->count; i += k) move_row(taken, r, i);
+    int64_t rows = 0, to = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        const int64_t from = r->offset[i], n = r->offset[i + 1] - from;
+        if (i % k == k - 1) continue;
         memmove(r->ids + to, r->ids + from, (size_t)n * sizeof *r->ids);
         r->target[rows] = r->target[i];
         r->offset[rows++] = to; /* never beyond what is still to be read */
@@ -20,6 +55,7 @@ void qkv_ragged_between(qkv_ragged *r, int64_t shortest, int64_t longest) {
     }
     r->offset[rows] = to;
     r->count = rows;
+    return QKV_OK;
 }
 
 void qkv_lesson_free(qkv_ctx *ctx, qkv_lesson *l) {

@@ -9,39 +9,32 @@
 #include "base/rng.h"
 #include "models/classifier.h"
 #include "models/encoder.h"
-#include "ops/attention.h"
 #include "ops/reg.h"
 
 /* Sums of the same terms in another order differ by rounding: 64 terms in f32, a few layers deep. */
 static const double ROUNDING = 1e-5;
 
-enum { WORDS = 64, VOCAB = 100, DIM = 64, HEADS = 4, LAYERS = 2, REACH = 16, CAT = 50, EATS, FISH };
-
-/* Of the network, and of attention alone for the terms that enter its scores. */
-typedef enum kind { NETWORK, ATTENTION } kind;
-typedef enum term { PLAIN, ROPE, ALIBI, BIAS } term;
+enum { WORDS = 64, VOCAB = 100, DIM = 64, HEADS = 4, LAYERS = 2, CAT = 50, EATS, FISH };
 
 typedef struct arm {
     const char *name;
-    kind kind;
     bool encoding; /* order should be visible */
     qkv_position position;
     bool causal;
-    term term;
     qkv_network model;
 } arm;
 
 static const arm ARMS[] = {
-    {"no positions", NETWORK, false, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_TRANSFORMER},
-    {"sinusoidal positions", NETWORK, true, QKV_POSITION_SINUSOIDAL, false, PLAIN, QKV_NETWORK_TRANSFORMER},
-    {"learned positions", NETWORK, true, QKV_POSITION_LEARNED, false, PLAIN, QKV_NETWORK_TRANSFORMER},
-    {"no positions, causal mask", NETWORK, true, QKV_POSITION_NONE, true, PLAIN, QKV_NETWORK_TRANSFORMER},
-    {"RNN", NETWORK, true, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_RNN},
-    {"LSTM", NETWORK, true, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_LSTM},
-    {"attention alone", ATTENTION, false, QKV_POSITION_NONE, false, PLAIN, QKV_NETWORK_TRANSFORMER},
-    {"attention, rotary positions", ATTENTION, true, QKV_POSITION_NONE, false, ROPE, QKV_NETWORK_TRANSFORMER},
-    {"attention, linear biases by distance (ALiBi)", ATTENTION, true, QKV_POSITION_NONE, false, ALIBI, QKV_NETWORK_TRANSFORMER},
-    {"attention, learned biases by distance", ATTENTION, true, QKV_POSITION_NONE, false, BIAS, QKV_NETWORK_TRANSFORMER},
+    {"no positions", false, QKV_POSITION_NONE, false, QKV_NETWORK_TRANSFORMER},
+    {"sinusoidal positions", true, QKV_POSITION_SINUSOIDAL, false, QKV_NETWORK_TRANSFORMER},
+    {"learned positions", true, QKV_POSITION_LEARNED, false, QKV_NETWORK_TRANSFORMER},
+    {"vectors by distance (Shaw)", true, QKV_POSITION_SHAW, false, QKV_NETWORK_TRANSFORMER},
+    {"biases by buckets of distances (T5)", true, QKV_POSITION_T5, false, QKV_NETWORK_TRANSFORMER},
+    {"biases linear in the distance (ALiBi)", true, QKV_POSITION_ALIBI, false, QKV_NETWORK_TRANSFORMER},
+    {"rotary positions (RoPE)", true, QKV_POSITION_ROPE, false, QKV_NETWORK_TRANSFORMER},
+    {"no positions, causal mask", true, QKV_POSITION_NONE, true, QKV_NETWORK_TRANSFORMER},
+    {"RNN", true, QKV_POSITION_NONE, false, QKV_NETWORK_RNN},
+    {"LSTM", true, QKV_POSITION_NONE, false, QKV_NETWORK_LSTM},
 };
 enum { ARMS_COUNT = sizeof ARMS / sizeof *ARMS };
 
@@ -137,78 +130,6 @@ static qkv_status network(qkv_ctx *ctx, const arm *a, uint64_t seed, const int32
     return status;
 }
 
-/* ---- attention alone, on random rows for the words ---- */
-
-typedef struct tables {
-    float cos[WORDS * DIM / HEADS / 2], sin[WORDS * DIM / HEADS / 2], alibi[HEADS], bias[HEADS * (2 * REACH + 1)];
-} tables;
-
-static void fill_tables(tables *t, uint64_t seed) {
-    enum { HALF = DIM / HEADS / 2 };
-    for (int p = 0; p < WORDS; p++)
-        for (int c = 0; c < HALF; c++) {
-            double angle = p * pow(10000, -(double)c / HALF);
-            t->cos[p * HALF + c] = (float)cos(angle);
-            t->sin[p * HALF + c] = (float)sin(angle);
-        }
-    for (int h = 0; h < HEADS; h++) t->alibi[h] = (float)pow(2, -8.0 * (h + 1) / HEADS);
-    for (int i = 0; i < HEADS * (2 * REACH + 1); i++) t->bias[i] = (float)qkv_normal(qkv_key3(seed, 9, (uint64_t)i));
-}
-
-static void fill_rows(uint64_t seed, const int32_t *ids, const int64_t *order, int64_t count, real *qkv) {
-    for (int64_t r = 0; r < count; r++)
-        for (int64_t c = 0; c < 3 * DIM; c++)
-            qkv[r * 3 * DIM + c] = (real)qkv_normal(qkv_key4(seed, 7, (uint64_t)ids[order ? order[r] : r], (uint64_t)c));
-}
-
-static qkv_status attend(qkv_exec *x, const arm *a, const tables *t, int64_t count, real *qkv, real *to) {
-    const int64_t offset[2] = {0, count}, width = DIM / HEADS;
-    qkv_attention_shape s = {.sequences = 1,
-                             .q_offset = offset,
-                             .k_offset = offset,
-                             .heads = HEADS,
-                             .kv_heads = HEADS,
-                             .dim = width,
-                             .value_dim = width,
-                             .scale = (real)(1 / sqrt((double)width)),
-                             .left = -1,
-                             .right = -1};
-    if (a->term == ROPE) s.rope_cos = t->cos, s.rope_sin = t->sin, s.rope_dim = width;
-    if (a->term == ALIBI) s.alibi = t->alibi;
-    if (a->term == BIAS) s.bias = t->bias, s.bias_reach = REACH;
-    const qkv_heads q = {qkv, 3 * DIM, width}, k = {qkv ? qkv + DIM : NULL, 3 * DIM, width},
-                    v = {qkv ? qkv + 2 * DIM : NULL, 3 * DIM, width}, o = {to, DIM, width};
-    size_t mark = qkv_exec_mark(x);
-    QKV_TRY(qkv_attend_forward(x, &s, q, k, v, o, NULL));
-    qkv_exec_release(x, mark);
-    return QKV_OK;
-}
-
-static qkv_status attention(qkv_ctx *ctx, const arm *a, uint64_t seed, const int32_t *ids, texts *t) {
-    real *qkv;
-    tables *terms = NULL;
-    qkv_exec x = {.ctx = ctx, .plan = true};
-    QKV_TRY(qkv_alloc(ctx, t->count * 3 * DIM, sizeof *qkv, &qkv));
-    qkv_status status = qkv_alloc(ctx, 1, sizeof *terms, &terms);
-    if (status == QKV_OK) fill_tables(terms, seed);
-    if (status == QKV_OK) status = attend(&x, a, terms, t->count, NULL, NULL);
-    const size_t peak = x.arena.peak;
-    x = (qkv_exec){.ctx = ctx};
-    if (status == QKV_OK) status = qkv_arena_create(ctx, peak, &x.arena);
-    if (status == QKV_OK) {
-        fill_rows(seed, ids, NULL, t->count, qkv);
-        status = attend(&x, a, terms, t->count, qkv, t->first);
-    }
-    if (status == QKV_OK) {
-        fill_rows(seed, ids, t->order, t->count, qkv);
-        status = attend(&x, a, terms, t->count, qkv, t->second);
-    }
-    qkv_arena_free(ctx, &x.arena);
-    qkv_free(ctx, terms);
-    qkv_free(ctx, qkv);
-    return status;
-}
-
 /* ---- the experiment ---- */
 
 static qkv_status prepare(qkv_run *run) {
@@ -247,7 +168,7 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
             t->order[r] = t->count - 1 - r;
         }
         if (shuffled) qkv_shuffle(qkv_key2(seed, 4), t->count, t->order);
-        status = (a->kind == NETWORK ? network : attention)(run->ctx, a, seed, ids, t);
+        status = network(run->ctx, a, seed, ids, t);
         json_object_set_new(values, shuffled ? "rows" : "words", json_real(rows_differ(t)));
         json_object_set_new(values, shuffled ? "mean" : "text", json_real(means_differ(t)));
     }
@@ -287,7 +208,7 @@ static void conclude_table(const qkv_run *run, qkv_outcome *o) {
     qkv_outcome_table(
         o, "order", "What changes when the words change places",
         "Largest difference over the seeds, beside the largest element: of what each word has become, and of the mean over "
-        "the words. Biases by distance alone (ALiBi) see a text and its mirror image alike, as the distances are the same.",
+        "the words. Biases by distance on both sides alike (ALiBi) see a text and its mirror image alike, as the distances are the same.",
         columns, sizeof columns / sizeof *columns);
     for (int64_t a = 0; a < ARMS_COUNT; a++) {
         const double rows = largest(run, a, "rows");

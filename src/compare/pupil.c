@@ -54,8 +54,22 @@ static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t cou
                                loss_sum, NULL);
 }
 
+static qkv_status probe(void *self, qkv_exec *x, const int64_t *rows, int64_t count) {
+    training *t = self;
+    qkv_batch batch;
+    qkv_mat logits;
+    const size_t mark = qkv_exec_mark(x);
+    qkv_gather_rows(&t->gather, &t->lesson->train, rows, count, x->plan, &batch);
+    QKV_TRY(qkv_temp(x, count, t->lesson->classes, &logits));
+    QKV_TRY(qkv_classifier_forward(x, t->net, &batch, logits));
+    qkv_exec_release(x, mark);
+    return QKV_OK;
+}
+
 static void on_step(training *t, const qkv_train_step *s) {
     t->seconds[s->step - 1] = s->seconds;
+    t->learned->seconds += s->seconds;
+    t->learned->tokens += (double)s->tokens;
     if (s->step > 1) t->tokens += (double)s->tokens, t->time += s->seconds; /* the first warms up */
     if (10 * s->step > 9 * s->steps) t->losses += s->loss, t->counted++;
     if (t->pupil->watch && t->watched == QKV_OK)
@@ -66,6 +80,7 @@ static void on_step(training *t, const qkv_train_step *s) {
 static void on_event(void *user, const qkv_train_event *e) {
     training *t = user;
     if (e->kind == QKV_TRAIN_STEP) on_step(t, &e->u.step);
+    if (e->kind == QKV_TRAIN_MONITOR && t->pupil->seen) t->pupil->seen(t->pupil->watch_user, &e->u.monitor);
     if (e->kind != QKV_TRAIN_PLAN) return;
     t->learned->parameters = (double)e->u.plan.parameters;
     t->learned->bytes = (double)e->u.plan.bytes;
@@ -76,9 +91,10 @@ static qkv_loop_options loop_options(const training *t) {
     const bool text = t->lesson->text;
     return (qkv_loop_options){.steps = t->pupil->steps,
                               .batch_tokens = t->pupil->batch_tokens,
+                              .batch_rows = t->pupil->batch_rows,
                               .accumulate = 1,
                               .schedule = QKV_SCHEDULE_LINEAR,
-                              .warmup = 0.1,
+                              .warmup = t->pupil->warmup < 0 ? 0 : t->pupil->warmup > 0 ? t->pupil->warmup : 0.1,
                               .lr = t->pupil->lr,
                               .embedding_lr = (text ? 6 : 3) * t->pupil->lr,
                               .lazy_embedding = text,
@@ -87,6 +103,7 @@ static qkv_loop_options loop_options(const training *t) {
                               .beta2 = 0.98,
                               .epsilon = 1e-8,
                               .clip = t->pupil->clip,
+                              .monitor = t->pupil->monitor,
                               .ema_decay = 0.999,
                               .average_last = 3,
                               .seed = t->pupil->seed};
@@ -96,6 +113,7 @@ static void on_answer(void *user, int64_t row, const real *probabilities, int64_
     training *t = user;
     const int64_t answer = qkv_argmax(probabilities, classes);
     (void)loss;
+    t->learned->given[row] = (int32_t)answer;
     if (t->lesson->test.target[row] != answer) return;
     t->learned->right++;
     t->learned->answers[row / 4] |= (char)(1 << row % 4);
@@ -120,11 +138,13 @@ static qkv_status learn(training *t) {
     qkv_ctx *ctx = t->run->ctx;
     const qkv_ragged *train = &t->lesson->train;
     const qkv_task task = {
-        .self = t, .reg = qkv_classifier_reg(t->net), .rows = train->count, .offset = train->offset, .step = step};
+        .self = t, .reg = qkv_classifier_reg(t->net), .rows = train->count, .offset = train->offset, .step = step,
+        .segment_at = train->segment_at, .segment_size = train->segment_size, .probe = probe,
+        .attention_layers = qkv_config_attention_layers(&t->pupil->config), .attention_heads = t->pupil->config.heads};
     const qkv_loop_options o = loop_options(t);
     const qkv_train_callbacks callbacks = {on_event, t};
     qkv_loop_result result;
-    QKV_TRY(qkv_gather_create(ctx, train, o.batch_tokens, o.batch_tokens, &t->gather));
+    QKV_TRY(qkv_gather_create(ctx, train, o.batch_tokens, o.batch_rows > 0 ? o.batch_rows : o.batch_tokens, &t->gather));
     QKV_TRY(qkv_alloc(ctx, task.reg->size, sizeof *t->weights, &t->weights));
     QKV_TRY(qkv_alloc(ctx, o.steps, sizeof *t->seconds, &t->seconds));
     qkv_reg_init(task.reg, t->pupil->seed, t->weights);
@@ -134,8 +154,10 @@ static qkv_status learn(training *t) {
     settle(t, result.steps);
     t->learned->diverged = status == QKV_NUMERIC;
     if (t->learned->diverged) return QKV_OK;
+    if (t->pupil->ask) QKV_TRY(t->pupil->ask(t->pupil->watch_user, t->net, t->weights));
     const int64_t digits = (t->lesson->test.count + 3) / 4;
     QKV_TRY(qkv_alloc_zero(ctx, digits + 1, 1, &t->learned->answers));
+    QKV_TRY(qkv_alloc(ctx, t->lesson->test.count, sizeof *t->learned->given, &t->learned->given));
     QKV_TRY(qkv_scorer_once(ctx, t->net, t->weights, NULL, &t->lesson->test, on_answer, t));
     for (int64_t i = 0; i < digits; i++) t->learned->answers[i] = "0123456789abcdef"[(int)t->learned->answers[i]];
     return QKV_OK;
@@ -151,11 +173,15 @@ qkv_status qkv_pupil_train(qkv_run *run, const qkv_lesson *lesson, const qkv_pup
     qkv_free(run->ctx, t.seconds);
     qkv_free(run->ctx, t.weights);
     qkv_classifier_free(t.net);
-    if (status != QKV_OK) {
-        qkv_free(run->ctx, learned->answers);
-        learned->answers = NULL;
-    }
+    if (status != QKV_OK) qkv_learned_free(run->ctx, learned);
     return status;
+}
+
+void qkv_learned_free(qkv_ctx *ctx, qkv_learned *l) {
+    qkv_free(ctx, l->answers);
+    qkv_free(ctx, l->given);
+    l->answers = NULL;
+    l->given = NULL;
 }
 
 static void put(json_t *values, const char *name, double x) {

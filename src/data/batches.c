@@ -13,6 +13,8 @@ void qkv_ragged_free(qkv_ctx *ctx, qkv_ragged *r) {
     qkv_free(ctx, r->target);
     qkv_free(ctx, r->label_at);
     qkv_free(ctx, r->labels);
+    qkv_free(ctx, r->segment_at);
+    qkv_free(ctx, r->segment_size);
     qkv_free(ctx, r->bag);
     *r = (qkv_ragged){0};
 }

@@ -19,6 +19,11 @@ typedef struct qkv_ragged {
     int64_t *label_at; /* [count + 1] */
     int32_t *labels;
 
+    /* Rows that are read segment by segment: row i has the segments segment_at[i] .. segment_at[i+1] - 1, of so many tokens each, of
+     * at least one. Else NULL. */
+    int64_t *segment_at; /* [count + 1] */
+    int32_t *segment_size;
+
     real *bag; /* [count][classes] what a bag of words says of each row; NULL: there is none */
 } qkv_ragged;
 void qkv_ragged_free(qkv_ctx *ctx, qkv_ragged *r);

@@ -44,4 +44,25 @@ static inline void attend_rows_of_keys(attend_span s, int64_t j0, int64_t j1, in
     if (*hi < *lo) *hi = *lo;
 }
 
+/* Is key j hidden from query i, which has it in its span? */
+static inline bool attend_in_hole(const qkv_attend *a, int64_t i, int64_t j) {
+    return a->hole && j >= a->hole[2 * i] && j < a->hole[2 * i + 1];
+}
+
+/* Does query i, which has keys lo..hi-1 in its span, see one of them? */
+static inline bool attend_sees(const qkv_attend *a, int64_t i, int64_t lo, int64_t hi) {
+    return lo < hi && !(a->hole && a->hole[2 * i] <= lo && a->hole[2 * i + 1] >= hi);
+}
+
+/* What query i sees of the keys lo..hi-1 of its span: those before and those after its hole. */
+typedef struct attend_parts {
+    int64_t from[2], to[2];
+} attend_parts;
+static inline attend_parts attend_parts_of(const qkv_attend *a, int64_t i, int64_t lo, int64_t hi) {
+    if (!a->hole) return (attend_parts){{lo, hi}, {hi, hi}};
+    int64_t h0 = a->hole[2 * i], h1 = a->hole[2 * i + 1];
+    if (h0 >= h1) return (attend_parts){{lo, hi}, {hi, hi}};
+    return (attend_parts){{lo, h1 > lo ? h1 : lo}, {h0 < hi ? h0 : hi, hi}};
+}
+
 #endif

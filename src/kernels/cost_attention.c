@@ -58,12 +58,17 @@ int64_t qkv_span_pairs_executed(int64_t n_q, int64_t n_k, int64_t left, int64_t 
     return row_block_pairs(attend_span_of(n_q, n_k, left, right), true);
 }
 
+double qkv_flops_attend_softmax(bool backward, double pairs, int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim) {
+    const double wide = (double)(dim + value_dim), rows = (double)n_q;
+    return backward ? pairs * 4 + rows * 2 * wide + (double)n_k * (double)dim : pairs * 3 + rows * wide;
+}
+
 qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim) {
     attend_span s = attend_span_of(n_q, n_k, left, right);
     double pairs = (double)qkv_span_pairs(n_q, n_k, left, right), wide = (double)attend_round16(value_dim);
-    double d = (double)dim, dv = (double)value_dim, rows = (double)n_q;
+    double d = (double)dim, dv = (double)value_dim;
     return (qkv_cost){
-        .flops = pairs * (2 * (d + dv) + 3) + rows * (d + dv),
+        .flops = pairs * 2 * (d + dv) + qkv_flops_attend_softmax(false, pairs, n_q, n_k, dim, value_dim),
         .executed = 2 * ((double)row_block_pairs(s, true) * d + (double)row_block_pairs(s, false) * wide),
     };
 }
@@ -71,12 +76,35 @@ qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t
 qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim) {
     attend_span s = attend_span_of(n_q, n_k, left, right);
     double pairs = (double)qkv_span_pairs(n_q, n_k, left, right);
-    double d = (double)dim, dv = (double)value_dim, rows = (double)n_q, keys = (double)n_k;
+    double d = (double)dim, dv = (double)value_dim, rows = (double)n_q;
     double d16 = (double)attend_round16(dim), dv16 = (double)attend_round16(value_dim);
     return (qkv_cost){
-        .flops = pairs * (2 * (3 * d + 2 * dv) + 4) + rows * (2 * d + 2 * dv) + keys * d,
+        .flops = pairs * 2 * (3 * d + 2 * dv) + qkv_flops_attend_softmax(true, pairs, n_q, n_k, dim, value_dim),
         .executed = n_k == 0 ? 0
                              : 2 * ((double)row_block_pairs(s, true) * (d + dv) + (double)row_block_pairs(s, false) * d16 +
                                     (double)key_block_pairs(s) * (d16 + dv16) + rows * dv16),
+    };
+}
+
+qkv_cost qkv_cost_attend_shaw_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t reach, int64_t dim, int64_t value_dim) {
+    attend_span s = attend_span_of(n_q, n_k, left, right);
+    const double count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
+    int64_t rows = 0; /* of blocks that see something */
+    for (int64_t i = 0, lo, hi; i < n_q; i += ATTEND_ROWS) {
+        attend_keys_of_rows(s, i, i + min64(ATTEND_ROWS, n_q - i), &lo, &hi);
+        if (lo < hi) rows += min64(ATTEND_ROWS, n_q - i);
+    }
+    return (qkv_cost){
+        .flops = 2 * (double)rows * count * (d + dv),
+        .executed = 2 * (double)rows * ((double)attend_round16(2 * reach + 1) * d + count * (double)attend_round16(value_dim)),
+    };
+}
+
+/* The products of queries and of dO with the vectors, and the gradient of queries. */
+qkv_cost qkv_cost_attend_shaw_backward(int64_t n_q, int64_t n_k, int64_t reach, int64_t dim, int64_t value_dim) {
+    const double rows = n_k == 0 ? 0 : (double)n_q, count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
+    return (qkv_cost){
+        .flops = 2 * rows * count * (2 * d + dv),
+        .executed = 2 * rows * ((double)attend_round16(2 * reach + 1) * (d + dv) + count * (double)attend_round16(dim)),
     };
 }

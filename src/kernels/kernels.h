@@ -42,6 +42,7 @@ typedef struct qkv_dropout {
 } qkv_dropout;
 
 enum { QKV_ATTEND_KEYS = 256 }; /* key tiles of attention, where the backward pass of one head can be cut */
+enum { QKV_ATTEND_REACH = 127 }; /* of vectors by distance: all of them are columns of one key tile */
 enum { QKV_ATTEND_DECODE_HEADS = 16 }; /* of one query each that are computed together */
 
 /* One head of one sequence. Queries row0..row1-1 of the sequence are computed (forward); backward always takes all. */
@@ -64,8 +65,20 @@ typedef struct qkv_attend {
     /* Rotation of q and k: row p of [rope_dim/2] cosines and sines is of position p; key 0 stands at rope_k. NULL: none */
     const real *rope_cos, *rope_sin;
     int64_t rope_dim, rope_k;
+    int64_t rope_row;      /* from one position's row of the tables to the next; 0: rope_dim/2 */
     bool rope_interleaved; /* pairs are columns 2c, 2c+1; else c, c + rope_dim/2 */
+    /* Rows gathered from a longer sequence: where they stand there, [n_q] and [n_k], both or neither. Biases by distance and rotations
+     * go by these; `bias` is then readable at every distance they have, and the gradient of all key tiles comes as one. */
+    const int32_t *q_at, *k_at;
+    const int32_t *hole;   /* [n_q][2]: of the keys in its span, query i does not see hole[2i] .. hole[2i+1]-1. NULL: it sees all */
+    /* Vectors by distance (Shaw et al. 2018): to keys and to values come those of their distance, limited to -shaw_reach..shaw_reach.
+     * `shaw`: both, packed by attend_shaw_pack, or NULL; shaw_work: attend_shaw_work() reals, backward the same ones for all parts of
+     * a head. Not with rotations, nor with gathered rows. */
+    const real *shaw;
+    int64_t shaw_reach;
+    real *shaw_work;
     qkv_dropout dropout; /* row_key per query, columns are key positions */
+    const uint8_t *seen;   /* attend_weights only: [row1-row0][n_k], 0 where a pair in the span is hidden; NULL: none is */
     const struct qkv_attend *next; /* what will be computed next, or NULL: its rows are fetched meanwhile if both are short */
 
     /* backward only */
@@ -74,10 +87,13 @@ typedef struct qkv_attend {
     real *dq, *dk, *dv;
     int64_t dq_row, dk_row, dv_row;
     bool add_kv;         /* add to dk, dv instead of writing (further query heads of one kv head) */
+    bool add_q;          /* add to dq */
     /* Gradient of the bias by key tile and distance, from -bias_reach to bias_reach with all beyond added there:
      * [ceil(n_k / QKV_ATTEND_KEYS)][2 bias_reach + 1], written. NULL: not wanted */
     real *bias_grad;
-    int64_t bias_reach;
+    int64_t bias_reach, bias_step; /* neighbours stand bias_step apart (0: 1) */
+    /* [n_q][2 shaw_reach + 1], written: by distance, the sums of the weights, and of the gradients of the products of queries. */
+    real *shaw_weights, *shaw_slopes;
     /* One head shared out by keys: key0..key1-1, both multiples of QKV_ATTEND_KEYS or the end (0, 0: all keys). What the
      * parts share is in `shared`, of attend_shared_scratch() reals; wait(hand, block) is called before a block of queries
      * is used and done(hand, block) after it: a block takes its keys in ascending order. */
@@ -118,6 +134,7 @@ typedef struct qkv_recur {
     int64_t rows;    /* sequences that run */
     int64_t going;   /* the first so many of them have a product: forward all or none, backward those that run at the next step */
     bool start;      /* no step before this one */
+    const real *hidden0, *cells0; /* dense [sequences][units]: what stands before the first step, cells0 of an LSTM; NULL: 0 */
     const int64_t *first;
     int64_t at, before;
     const real *packed; /* forward as above; backward the transposed weights, [gates * units][units] by gemm_pack */
@@ -137,6 +154,7 @@ typedef struct qkv_recur {
     const real *dhidden;
     int64_t ld_dhidden;
     real *carry; /* dense [sequences][units]: LSTM: gradient of c; GRU: that of h which goes past the product */
+    bool carried; /* LSTM: also where nothing follows, carry has the gradient of c */
     real *drecur; /* GRU: gradients of the products [rows][3 units]; those of the gates are others */
     int64_t ld_drecur;
 } qkv_recur;
@@ -168,8 +186,16 @@ typedef struct qkv_adamw {
     X(int64_t, attend_shared_scratch, (int64_t n_q, int64_t dim, int64_t value_dim))                                      \
     X(int64_t, attend_blocks, (int64_t n_q)) /* of queries, that are handed on */                                         \
     X(void, attend_backward, (const qkv_attend *a, real *scratch))                                                         \
+    /* Vectors by distance keys[2 reach + 1][dim], values[..][value_dim]: their packed size, and what a call needs for n_q queries */ \
+    X(int64_t, attend_shaw_size, (int64_t reach, int64_t dim, int64_t value_dim))                                          \
+    X(void, attend_shaw_pack, (int64_t reach, int64_t dim, int64_t value_dim, const real *keys, const real *values, real *packed)) \
+    X(int64_t, attend_shaw_work, (int64_t n_q, int64_t reach, bool backward))                                              \
     /* weights[row1-row0][n_k] of one head, plain two-pass softmax, hidden pairs 0 (for looking at) */                     \
     X(void, attend_weights, (const qkv_attend *a, real *weights))                                                          \
+    /* Two attentions of the same rows over different keys become one: o and lse of the first are replaced by those of both. A row \
+     * of -inf saw nothing */                                                                                              \
+    X(void, attend_merge, (int64_t rows, int64_t width, real *o, int64_t o_row, real *lse, const real *o2, int64_t o2_row,  \
+                           const real *lse2))                                                                              \
     /* norm.inc: y = (x - mean) * rstd * gamma + beta; rms: mean NULL; beta may be NULL. Saves mean[rows], rstd[rows] */   \
     X(void, norm_forward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *beta, real epsilon, \
                            real *y, int64_t ldy, real *mean, real *rstd))                                                  \

@@ -17,6 +17,10 @@
  *   v_first(x)                   lane 0
  *   v_transpose16x16(r)          in place on v16 r[16]
  *
+ *   v_prefetch(p)                the line of p is asked for, and nothing waits for it; p may be any address
+ *   v_prefetch_write(p)          to be written
+ *   v_prefetch_far(p)            into the second cache only: what lies a power of two apart shares few sets of the first
+ *
  *   m16                          16 truths, opaque
  *   v_lt v_le v_eq               ordered: false with a NaN
  *   v_isnan(x)
@@ -110,9 +114,11 @@ V_INLINE real v_hmax_nan(v16 x) {
     return m_any(v_isnan(x)) ? (real)NAN : m;
 }
 
+/* Each holds one of the few places for lines under way (24 on Zen 4) until the line is there: where rows are read along and the
+ * processor looks ahead by itself, they make it slower. */
 V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
-V_INLINE void v_prefetch_write(void *p) { __builtin_prefetch(p, 1); }
-V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); } /* into the second cache only */
+V_INLINE void v_prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
+V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 #include "kernels/simd_math.h"
 #include "kernels/simd_random.h"

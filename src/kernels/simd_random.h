@@ -21,14 +21,24 @@ V_INLINE uint32_t dropout_threshold(real p) {
 }
 
 /* Two rounds of multiply and xor-shift with the second half of the row key in between: with one half only, two rows would
- * be the same sequence in another order. */
-V_INLINE m16 v_dropout_keep(dropout_row row, i16v column, uint32_t threshold) {
-    i16v h = i_xor(column, i_set1(row.a));
-    h = i_mul(i_xor(h, i_shr(h, 16)), i_set1(0x7FEB352Du));
-    h = i_add(h, i_set1(row.b));
+ * be the same sequence in another order. h is past the first xor-shift. */
+V_INLINE m16 v_dropout_rounds_(i16v h, dropout_row row, uint32_t threshold) {
+    h = i_add(i_mul(h, i_set1(0x7FEB352Du)), i_set1(row.b));
     h = i_mul(i_xor(h, i_shr(h, 15)), i_set1(0x846CA68Bu));
     h = i_xor(h, i_shr(h, 16));
-    return m_not(i_lt(h, i_set1(threshold)));
+    return i_lt(h, i_set1(threshold));
+}
+
+V_INLINE m16 v_dropout_keep(dropout_row row, i16v column, uint32_t threshold) {
+    i16v h = i_xor(column, i_set1(row.a));
+    return m_not(v_dropout_rounds_(i_xor(h, i_shr(h, 16)), row, threshold));
+}
+
+/* The contrary for columns first..first+15, first a multiple of 16: then the number of a lane only fills its last bits, and what
+ * comes before it is the same for all lanes. */
+V_INLINE m16 v_dropout_drops(dropout_row row, uint32_t first, uint32_t threshold) {
+    const uint32_t h = first ^ row.a;
+    return v_dropout_rounds_(i_xor(i_iota(), i_set1(h ^ h >> 16)), row, threshold);
 }
 
 #endif

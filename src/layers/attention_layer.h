@@ -3,19 +3,30 @@
 #ifndef QKV_LAYERS_ATTENTION_LAYER_H
 #define QKV_LAYERS_ATTENTION_LAYER_H
 
+#include "layers/global_projection.h"
 #include "layers/layers.h"
+#include "layers/positions.h"
 #include "ops/linear.h"
+#include "ops/norm.h"
 
 typedef struct qkv_attention_layer {
     int64_t heads, kv_heads, head_dim;
     qkv_span span;
+    qkv_pattern pattern;
     double dropout;
     uint64_t site;
+    real scale, softcap;
+    qkv_norm_op q_norm, k_norm; /* of each head's queries and keys, before their product; gain -1: none */
+    const qkv_relative *relative; /* positions in the scores; NULL: none */
+    qkv_relative_part position;
+    qkv_global_projection global;
     qkv_linear qkv, out; /* out.weight -1: there is no output projection */
 } qkv_attention_layer;
 
 typedef struct qkv_attention_saved {
     qkv_mat in, qkv, mixed, lse; /* [N,dim], [N,(heads+2 kv_heads) head_dim], [N,heads head_dim], [heads,N] */
+    bool again; /* `qkv` was not kept */
+    qkv_global_saved global;
 } qkv_attention_saved;
 
 /* With shape->no_output, out [N, heads head_dim] takes the place of `mixed`: it must live until backward, and nothing follows on it. */
@@ -32,7 +43,7 @@ static inline QKV_MUST_USE qkv_status qkv_attention_layer_forward(qkv_exec *x, c
 qkv_status qkv_attention_layer_backward(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din,
                                         const qkv_attention_saved *saved) QKV_MUST_USE;
 
-/* Weights [n][n] of one head, for a batch of one sequence. */
+/* Weights [rows][rows] of one head: 0 between rows of different sequences. */
 qkv_status qkv_attention_layer_weights(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, int64_t head,
                                        real *weights) QKV_MUST_USE;
 

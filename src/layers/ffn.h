@@ -14,6 +14,8 @@ typedef struct qkv_ffn {
 
 typedef struct qkv_ffn_saved {
     qkv_mat in, inner, active; /* [N,dim], [N,ffn] or [N,2 ffn], [N,ffn] */
+    bool again; /* `active` was not kept */
+    bool parts; /* it went over some rows at a time, and kept nothing */
 } qkv_ffn_saved;
 
 qkv_status qkv_ffn_declare(qkv_ffn *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape) QKV_MUST_USE;

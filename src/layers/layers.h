@@ -7,6 +7,9 @@
 #ifndef QKV_LAYERS_LAYERS_H
 #define QKV_LAYERS_LAYERS_H
 
+#include <math.h>
+
+#include "ops/attention_pattern.h"
 #include "ops/exec.h"
 #include "qkv/attention.h"
 #include "qkv/model.h"
@@ -15,13 +18,40 @@ typedef struct qkv_block_shape {
     int64_t dim, heads, kv_heads, head_dim, ffn;
     qkv_norm norm;
     qkv_activation activation;
-    bool post_norm, bias;
+    qkv_norm_place norm_place;
+    qkv_residual_kind residual;
+    qkv_initial init;
+    bool qk_norm, unscaled; /* as in models/config.h */
+    double softcap;
+    bool bias;
     bool no_output; /* an attention layer alone: it ends with the heads side by side, without the projection of their concatenation */
     qkv_span span;
+    qkv_pattern pattern;    /* what is seen beside the span */
+    bool global_projection; /* global tokens have projections of their own */
+    int rope;               /* which of two sets of angles, with relative positions of that kind */
+    const struct qkv_relative *relative; /* terms of the scores by position (layers/positions.h), of all layers; NULL: none */
     double norm_epsilon;
     double dropout, attention_dropout;
     int64_t layers; /* of the whole stack: residual branches start at 1/sqrt(2 layers) */
 } qkv_block_shape;
+
+/* What the initial deviations of a block's matrices are times, beside 1/sqrt(inputs): of queries and keys; of values and of what goes into
+ * the feed-forward layer; of what ends a branch. DeepNorm: b = (8 layers)^(-1/4) for all but queries and keys (Wang et al. 2022, table 1,
+ * encoders). */
+typedef struct qkv_block_std {
+    double in, value, out;
+} qkv_block_std;
+
+static inline qkv_block_std qkv_block_spread(const qkv_block_shape *s) {
+    const double layers = s->layers > 0 ? (double)s->layers : 1, beta = pow(8 * layers, -0.25);
+    switch (s->init) {
+    case QKV_INIT_LARGE: return (qkv_block_std){10, 10, 10};
+    case QKV_INIT_SMALL: return (qkv_block_std){0.01, 0.01, 0.01};
+    case QKV_INIT_PLAIN: return (qkv_block_std){1, 1, 1};
+    case QKV_INIT_SCALED: break;
+    }
+    return s->residual == QKV_RESIDUAL_DEEPNORM ? (qkv_block_std){1, beta, beta} : (qkv_block_std){1, 1, 1 / sqrt(2 * layers)};
+}
 
 /* Dropout sites. The numbers are part of what makes a run repeatable: never renumber. */
 enum {

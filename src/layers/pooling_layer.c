@@ -8,10 +8,10 @@
 #include "ops/reg.h"
 #include "ops/residual.h"
 
-qkv_status qkv_pooling_layer_declare(qkv_pooling_layer *l, qkv_reg *reg, qkv_pooling kind, int64_t dim, int64_t heads) {
+qkv_status qkv_pooling_layer_declare(qkv_pooling_layer *l, qkv_reg *reg, const char *prefix, qkv_pooling kind, int64_t dim, int64_t heads) {
     qkv_param_kind query = {.vector = true}; /* 0: attention pooling starts as the mean */
     *l = (qkv_pooling_layer){.kind = kind, .heads = heads, .query = -1};
-    if (kind == QKV_POOL_ATTENTION) QKV_TRY(qkv_reg_add(reg, "", "pool.query", 1, dim, query, &l->query));
+    if (kind == QKV_POOL_ATTENTION) QKV_TRY(qkv_reg_add(reg, prefix, "pool.query", 1, dim, query, &l->query));
     return QKV_OK;
 }
 
@@ -21,8 +21,13 @@ static qkv_attention_shape shape_of(const qkv_pooling_layer *l, const qkv_batch 
                                  .value_dim = width, .scale = (real)(1 / sqrt((double)width)), .left = -1, .right = -1};
 }
 
-static qkv_pool op_kind(qkv_pooling kind) {
-    return kind == QKV_POOL_MEAN ? QKV_POOL_OP_MEAN : kind == QKV_POOL_FIRST ? QKV_POOL_OP_FIRST : QKV_POOL_OP_MAX;
+static qkv_pool op_kind(const qkv_pooling_layer *l) {
+    switch (l->kind) {
+    case QKV_POOL_FIRST: return QKV_POOL_OP_FIRST;
+    case QKV_POOL_MAX: return QKV_POOL_OP_MAX;
+    case QKV_POOL_LAST: return l->both ? QKV_POOL_OP_ENDS : QKV_POOL_OP_LAST;
+    default: return QKV_POOL_OP_MEAN;
+    }
 }
 
 /* The query row, the same for every sequence: a row stride of 0. */
@@ -41,7 +46,7 @@ qkv_status qkv_pooling_layer_forward(qkv_exec *x, const qkv_pooling_layer *l, co
         QKV_TRY(qkv_attend_forward(x, &shape, query_of(x, l, shape.dim), rows, rows, qkv_heads_of(out, shape.dim), saved->lse.p));
     } else {
         if (l->kind == QKV_POOL_MAX) QKV_TRY(qkv_keep_array(x, batch->n_seq * in.cols, sizeof(int32_t), &saved->which));
-        QKV_TRY(qkv_pool_forward(x, op_kind(l->kind), batch, in, out, saved->which));
+        QKV_TRY(qkv_pool_forward(x, op_kind(l), batch, in, out, saved->which));
     }
     qkv_exec_release(x, mark);
     return QKV_OK;
@@ -65,7 +70,7 @@ qkv_status qkv_pooling_layer_backward(qkv_exec *x, const qkv_pooling_layer *l, c
                                       const qkv_pooling_saved *saved) {
     size_t mark = qkv_exec_mark(x);
     if (l->kind == QKV_POOL_ATTENTION) QKV_TRY(attention_backward(x, l, batch, dout, din, saved));
-    else QKV_TRY(qkv_pool_backward(x, op_kind(l->kind), batch, dout, din, saved->which));
+    else QKV_TRY(qkv_pool_backward(x, op_kind(l), batch, dout, din, saved->which));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }

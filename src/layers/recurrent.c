@@ -47,8 +47,8 @@ static qkv_dropout drop(const qkv_exec *x, const qkv_recurrent *l, const qkv_bat
     return qkv_exec_dropout(x, l->dropout, l->site, batch->row_key);
 }
 
-qkv_status qkv_recurrent_forward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
-                                 qkv_recurrent_saved *saved) {
+qkv_status qkv_recurrent_forward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, const qkv_recur_ends *ends, qkv_mat in,
+                                 qkv_mat out, qkv_recurrent_saved *saved) {
     const qkv_recurrence *r = &l->recurrence;
     const size_t mark = qkv_exec_mark(x);
     const qkv_dropout d = drop(x, l, batch);
@@ -62,17 +62,17 @@ qkv_status qkv_recurrent_forward(qkv_exec *x, const qkv_recurrent *l, const qkv_
     if (x->keep) QKV_TRY(qkv_keep(x, in.rows, out.cols, &saved->hidden));
     if (r->cell == QKV_RECUR_LSTM || x->keep) QKV_TRY(qkv_keep(x, in.rows, qkv_recurrence_cells(r), &saved->cells));
     QKV_TRY(qkv_linear_forward(x, l->input, saved->in, saved->gates));
-    QKV_TRY(qkv_recurrence_forward(x, r, batch, saved->gates, saved->hidden, saved->cells));
+    QKV_TRY(qkv_recurrence_forward(x, r, batch, ends, saved->gates, saved->hidden, saved->cells));
     if (x->keep) QKV_TRY(qkv_scaled_sum(x, QKV_WORK_RECURRENCE, 1, saved->hidden, 0, out));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
 
-qkv_status qkv_recurrent_backward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din,
-                                  const qkv_recurrent_saved *saved) {
+qkv_status qkv_recurrent_backward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, const qkv_recur_ends *ends,
+                                  qkv_mat dout, qkv_mat din, const qkv_recurrent_saved *saved) {
     const size_t mark = qkv_exec_mark(x);
     const qkv_dropout d = drop(x, l, batch);
-    QKV_TRY(qkv_recurrence_backward(x, &l->recurrence, batch, dout, saved->gates, saved->hidden, saved->cells));
+    QKV_TRY(qkv_recurrence_backward(x, &l->recurrence, batch, ends, dout, saved->gates, saved->hidden, saved->cells));
     QKV_TRY(qkv_linear_backward(x, l->input, saved->in, saved->gates, &din));
     if (d.p > 0) QKV_TRY(qkv_residual(x, NULL, din, din, d));
     qkv_exec_release(x, mark);

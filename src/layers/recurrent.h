@@ -33,10 +33,11 @@ typedef struct qkv_recurrent_saved {
  * encoder.0.forth.weight and, where the cell has them, .candidate, .peepholes, .bias. */
 qkv_status qkv_recurrent_declare(qkv_recurrent *l, qkv_reg *reg, const char *prefix, const qkv_recurrent_shape *shape,
                                  uint64_t site) QKV_MUST_USE;
-/* in [N, in] must live until backward; out [N, directions * units]. */
-qkv_status qkv_recurrent_forward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
-                                 qkv_recurrent_saved *saved) QKV_MUST_USE;
-qkv_status qkv_recurrent_backward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, qkv_mat dout, qkv_mat din,
-                                  const qkv_recurrent_saved *saved) QKV_MUST_USE;
+/* in [N, in] must live until backward; out [N, directions * units]. ends: what stands before the first step and behind the last
+ * (ops/recurrence.h); NULL: nothing. The last c of an LSTM is a row of saved->cells. */
+qkv_status qkv_recurrent_forward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, const qkv_recur_ends *ends, qkv_mat in,
+                                 qkv_mat out, qkv_recurrent_saved *saved) QKV_MUST_USE;
+qkv_status qkv_recurrent_backward(qkv_exec *x, const qkv_recurrent *l, const qkv_batch *batch, const qkv_recur_ends *ends,
+                                  qkv_mat dout, qkv_mat din, const qkv_recurrent_saved *saved) QKV_MUST_USE;
 
 #endif

@@ -3,6 +3,7 @@
 #include "layers/head.h"
 #include "layers/pooling_layer.h"
 #include "models/encoder.h"
+#include "models/hierarchy.h"
 #include "ops/loss.h"
 #include "ops/loss_sigmoid.h"
 #include "ops/reg.h"
@@ -12,6 +13,7 @@ struct qkv_classifier {
     qkv_config config;
     qkv_reg reg;
     qkv_encoder encoder;
+    qkv_hierarchy hierarchy;
     qkv_pooling_layer pooling;
     qkv_head head;
 };
@@ -21,7 +23,9 @@ struct qkv_classifier {
 static qkv_status declare(qkv_classifier *c, bool recompute) {
     const qkv_config *g = &c->config;
     QKV_TRY(qkv_encoder_declare(&c->encoder, &c->reg, g, recompute));
-    QKV_TRY(qkv_pooling_layer_declare(&c->pooling, &c->reg, g->pooling, g->dim, g->heads));
+    QKV_TRY(qkv_hierarchy_declare(&c->hierarchy, &c->reg, g, recompute));
+    QKV_TRY(qkv_pooling_layer_declare(&c->pooling, &c->reg, "", g->pooling, g->dim, g->heads));
+    c->pooling.both = qkv_config_directions(g) == 2;
     return qkv_head_declare(&c->head, &c->reg, g->dim, g->classes, g->dropout);
 }
 
@@ -42,6 +46,7 @@ qkv_status qkv_classifier_create(qkv_ctx *ctx, const qkv_config *config, bool re
 void qkv_classifier_free(qkv_classifier *net) {
     if (!net) return;
     qkv_encoder_free(&net->encoder);
+    qkv_hierarchy_free(&net->hierarchy);
     qkv_reg_free(&net->reg);
     qkv_free(net->ctx, net);
 }
@@ -50,7 +55,20 @@ const qkv_config *qkv_classifier_config(const qkv_classifier *net) { return &net
 const qkv_reg *qkv_classifier_reg(const qkv_classifier *net) { return &net->reg; }
 int64_t qkv_classifier_encoder_size(const qkv_classifier *net) { return net->encoder.size; }
 void qkv_classifier_set_bf16(qkv_classifier *net, bool bf16) { net->config.bf16 = bf16; }
-void qkv_classifier_set_recompute(qkv_classifier *net, bool recompute) { qkv_encoder_set_recompute(&net->encoder, recompute); }
+
+void qkv_classifier_set_positions(qkv_classifier *net, const qkv_config *config) {
+    net->config.position_beyond = config->position_beyond;
+    net->config.rope_stretch = config->rope_stretch;
+    net->config.rope_factor = config->rope_factor;
+    const qkv_config lower = qkv_config_lower(&net->config), upper = qkv_config_upper(&net->config);
+    qkv_encoder_set_positions(&net->encoder, &lower);
+    if (qkv_hierarchy_is(&net->hierarchy)) qkv_encoder_set_positions(&net->hierarchy.upper, &upper);
+}
+
+void qkv_classifier_set_saving(qkv_classifier *net, qkv_saving saving) {
+    qkv_encoder_set_saving(&net->encoder, saving);
+    if (qkv_hierarchy_is(&net->hierarchy)) qkv_encoder_set_saving(&net->hierarchy.upper, saving);
+}
 
 void qkv_classifier_scale(const qkv_classifier *net, double factor, real *weights) {
     const int64_t params[] = {net->head.linear.weight, net->head.linear.bias};
@@ -68,14 +86,30 @@ static qkv_status check(const qkv_exec *x, const qkv_classifier *net, const qkv_
     return qkv_encoder_check(x, &net->reg, &net->config, batch, training);
 }
 
-static qkv_status forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) {
-    qkv_mat out, features;
+/* Rows that the last pooling sees, of tokens or of segments; *rows: those of the tokens. */
+static qkv_status encode(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat *rows, qkv_mat *out,
+                         qkv_hierarchy_saved *saved) {
+    const qkv_batch lower = qkv_batch_lower(batch);
+    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, &lower, rows));
+    return qkv_hierarchy_forward(x, &net->hierarchy, net->hierarchy.upper.net.count, batch, *rows, out, saved);
+}
+
+/* The pooled vector of each text. */
+static qkv_status vectors_of(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat vectors) {
+    const qkv_batch upper = qkv_batch_upper(batch);
+    qkv_mat rows, out;
+    qkv_hierarchy_saved hierarchy;
     qkv_pooling_saved pooling;
-    qkv_head_saved head;
-    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
-    QKV_TRY(qkv_temp(x, batch->n_seq, net->config.dim, &features));
+    QKV_TRY(encode(x, net, batch, &rows, &out, &hierarchy));
     qkv_exec_at(x, POOLING);
-    QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, out, features, &pooling));
+    return qkv_pooling_layer_forward(x, &net->pooling, &upper, out, vectors, &pooling);
+}
+
+static qkv_status forward(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, qkv_mat logits) {
+    qkv_mat features;
+    qkv_head_saved head;
+    QKV_TRY(qkv_temp(x, batch->n_seq, net->config.dim, &features));
+    QKV_TRY(vectors_of(x, net, batch, features));
     qkv_exec_at(x, HEAD);
     return qkv_head_forward(x, &net->head, batch, features, logits, &head);
 }
@@ -93,12 +127,7 @@ qkv_status qkv_classifier_vectors(qkv_exec *x, const qkv_classifier *net, const 
     QKV_TRY(check(x, net, batch, false));
     QKV_TRY(qkv_exec_shape(x, "vectors", vectors, batch->n_seq, net->config.dim));
     qkv_frame f = enter(x, net, false);
-    qkv_mat out;
-    qkv_pooling_saved saved;
-    qkv_status status = qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out);
-    qkv_exec_at(x, POOLING);
-    if (status == QKV_OK) status = qkv_pooling_layer_forward(x, &net->pooling, batch, out, vectors, &saved);
-    return qkv_frame_leave(x, f, status);
+    return qkv_frame_leave(x, f, vectors_of(x, net, batch, vectors));
 }
 
 static qkv_status loss_of(qkv_exec *x, const qkv_classifier *net, const qkv_aims *a, qkv_mat logits, double scale, real *loss,
@@ -111,16 +140,18 @@ static qkv_status loss_of(qkv_exec *x, const qkv_classifier *net, const qkv_aims
 
 static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const qkv_aims *aims, double loss_scale,
                        real *loss) {
-    int64_t rows = qkv_batch_rows(batch), dim = net->config.dim, classes = net->config.classes;
-    qkv_mat out, features, logits, dlogits, dfeatures, dout, spare;
+    const int64_t dim = net->config.dim, classes = net->config.classes;
+    const qkv_batch lower = qkv_batch_lower(batch), upper = qkv_batch_upper(batch);
+    qkv_mat rows, out, features, logits, dlogits, dfeatures, drows, spare, dout;
+    qkv_hierarchy_saved hierarchy;
     qkv_pooling_saved pooling;
     qkv_head_saved head;
     size_t bottom = x->arena.low;
-    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
+    QKV_TRY(encode(x, net, batch, &rows, &out, &hierarchy));
     size_t above = x->arena.low;
     QKV_TRY(qkv_keep(x, batch->n_seq, net->config.dim, &features));
     qkv_exec_at(x, POOLING);
-    QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, batch, out, features, &pooling));
+    QKV_TRY(qkv_pooling_layer_forward(x, &net->pooling, &upper, out, features, &pooling));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &logits));
     QKV_TRY(qkv_temp(x, batch->n_seq, classes, &dlogits));
     qkv_exec_at(x, HEAD);
@@ -130,14 +161,17 @@ static qkv_status step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *
 
     x->pass = QKV_PASS_BACKWARD;
     QKV_TRY(qkv_temp(x, batch->n_seq, net->config.dim, &dfeatures));
-    QKV_TRY(qkv_temp(x, rows, dim, &dout));
-    QKV_TRY(qkv_temp(x, rows, dim, &spare));
+    QKV_TRY(qkv_temp(x, rows.rows, dim, &drows));
+    QKV_TRY(qkv_temp(x, rows.rows, dim, &spare));
+    dout = drows;
+    if (qkv_hierarchy_is(&net->hierarchy)) QKV_TRY(qkv_temp(x, out.rows, dim, &dout));
     qkv_exec_at(x, HEAD);
     QKV_TRY(qkv_head_backward(x, &net->head, batch, dlogits, dfeatures, &head));
     qkv_exec_at(x, POOLING);
-    QKV_TRY(qkv_pooling_layer_backward(x, &net->pooling, batch, dfeatures, dout, &pooling));
+    QKV_TRY(qkv_pooling_layer_backward(x, &net->pooling, &upper, dfeatures, dout, &pooling));
     qkv_arena_low_release(&x->arena, above);
-    QKV_TRY(qkv_encoder_backward(x, &net->encoder, batch, dout, spare));
+    QKV_TRY(qkv_hierarchy_backward(x, &net->hierarchy, batch, dout, drows, &hierarchy));
+    QKV_TRY(qkv_encoder_backward(x, &net->encoder, &lower, drows, spare));
     qkv_arena_low_release(&x->arena, bottom);
     return QKV_OK;
 }
@@ -164,10 +198,35 @@ qkv_status qkv_classifier_step(qkv_exec *x, const qkv_classifier *net, const qkv
     return qkv_classifier_learn(x, net, batch, &aims, loss_scale, loss_sum, loss);
 }
 
-static qkv_status weights_of(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head, real *weights) {
+static qkv_status lower_weights(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head, real *weights) {
+    const qkv_batch lower = qkv_batch_lower(batch);
     qkv_mat out;
-    QKV_TRY(qkv_encoder_forward(x, &net->encoder, layer, batch, &out));
-    return qkv_block_weights(x, &net->encoder.blocks[layer], batch, out, head, weights);
+    QKV_TRY(qkv_encoder_forward(x, &net->encoder, layer, &lower, &out));
+    return qkv_block_weights(x, &net->encoder.blocks[layer], &lower, out, head, weights);
+}
+
+/* What a segment gives to another is shared by the tokens of that one. */
+static void spread(const qkv_batch *lower, const real *of, real *weights) {
+    const int64_t segments = lower->n_seq, rows = lower->offset[segments];
+    for (int64_t i = 0; i < segments; i++)
+        for (int64_t j = 0; j < segments; j++) {
+            const real each = of[i * segments + j] / (real)(lower->offset[j + 1] - lower->offset[j]);
+            for (int64_t r = lower->offset[i]; r < lower->offset[i + 1]; r++)
+                for (int64_t c = lower->offset[j]; c < lower->offset[j + 1]; c++) weights[r * rows + c] = each;
+        }
+}
+
+static qkv_status upper_weights(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head, real *weights) {
+    const qkv_batch lower = qkv_batch_lower(batch), upper = qkv_batch_upper(batch);
+    qkv_mat rows, out;
+    qkv_hierarchy_saved saved;
+    real *of;
+    QKV_TRY(qkv_temp_array(x, lower.n_seq * lower.n_seq, sizeof *of, &of));
+    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, &lower, &rows));
+    QKV_TRY(qkv_hierarchy_forward(x, &net->hierarchy, layer, batch, rows, &out, &saved));
+    QKV_TRY(qkv_block_weights(x, &net->hierarchy.upper.blocks[layer], &upper, out, head, of));
+    if (!x->plan && lower.n_seq > 0) spread(&lower, of, weights);
+    return QKV_OK;
 }
 
 qkv_status qkv_classifier_weights(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head,
@@ -177,10 +236,12 @@ qkv_status qkv_classifier_weights(qkv_exec *x, const qkv_classifier *net, const 
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "this model has no attention weights to show: its encoder is of kind %s",
                         qkv_network_name(net->config.model));
     if (batch->n_seq != 1) return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "attention weights are shown for one text, not %lld", (long long)batch->n_seq);
-    if (layer < 0 || layer >= net->config.layers)
-        return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "layer %lld: this model has layers 0 to %lld", (long long)layer, (long long)net->config.layers - 1);
+    const int64_t lower = net->config.layers, layers = lower + qkv_config_segment_layers(&net->config);
+    if (layer < 0 || layer >= layers)
+        return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "layer %lld: this model has layers 0 to %lld", (long long)layer, (long long)layers - 1);
     if (head < 0 || head >= net->config.heads)
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "head %lld: this model has heads 0 to %lld", (long long)head, (long long)net->config.heads - 1);
     qkv_frame f = enter(x, net, false);
-    return qkv_frame_leave(x, f, weights_of(x, net, batch, layer, head, weights));
+    if (layer >= lower) return qkv_frame_leave(x, f, upper_weights(x, net, batch, layer - lower, head, weights));
+    return qkv_frame_leave(x, f, lower_weights(x, net, batch, layer, head, weights));
 }

@@ -7,7 +7,8 @@
 
 typedef struct qkv_classifier qkv_classifier;
 
-/* Declares the parameters in a registry of its own; allocates no weights. `recompute`: blocks are RECOMPUTE segments. */
+/* Declares the parameters in a registry of its own; allocates no weights. `recompute`: all blocks are computed again in the backward
+ * pass; see qkv_encoder_set_saving. */
 qkv_status qkv_classifier_create(qkv_ctx *ctx, const qkv_config *config, bool recompute, qkv_classifier **net) QKV_MUST_USE;
 void qkv_classifier_free(qkv_classifier *net);
 
@@ -17,8 +18,10 @@ int64_t qkv_classifier_encoder_size(const qkv_classifier *net); /* reals at the 
 
 /* Whether further passes are bf16 ones; packed copies must be made anew. */
 void qkv_classifier_set_bf16(qkv_classifier *net, bool bf16);
-/* Whether further passes compute blocks again in the backward pass. */
-void qkv_classifier_set_recompute(qkv_classifier *net, bool recompute);
+/* Takes over how positions go on beyond the length of training: position_beyond and the stretch of the angles. */
+void qkv_classifier_set_positions(qkv_classifier *net, const qkv_config *config);
+/* How memory is saved in further passes. */
+void qkv_classifier_set_saving(qkv_classifier *net, qkv_saving saving);
 
 /* Multiplies the logits of the network by so much, by its last layer. */
 void qkv_classifier_scale(const qkv_classifier *net, double factor, real *weights);
@@ -55,7 +58,8 @@ qkv_status qkv_classifier_learn(qkv_exec *x, const qkv_classifier *net, const qk
 qkv_status qkv_classifier_step(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, const int32_t *target, double smoothing,
                                double loss_scale, double *loss_sum, real *loss) QKV_MUST_USE;
 
-/* Attention weights [n][n] of one layer and head for a batch of one sequence. */
+/* Attention weights [n][n] of one layer and head for a batch of one sequence. Where it is read by segments, tokens see those of their own
+ * segment; behind the layers come those of the segments, in which what one gives to another is shared by the tokens of that one. */
 qkv_status qkv_classifier_weights(qkv_exec *x, const qkv_classifier *net, const qkv_batch *batch, int64_t layer, int64_t head,
                                   real *weights) QKV_MUST_USE;
 

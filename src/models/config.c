@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "ops/attention_pattern.h"
+#include "ops/position.h"
 
 /* ---- the table of fields: one line each, for the check of ranges and for both ways of JSON ---- */
 
@@ -23,9 +25,17 @@ typedef struct field {
 
 static const char *const MODELS[] = {"transformer", "rnn", "lstm", "gru", "birnn", "bilstm", "bigru", NULL};
 static const char *const CELLS[] = {"plain", "relu", "peepholes", "reset-before", NULL};
-static const char *const POSITIONS[] = {"none", "sinusoidal", "learned", NULL};
-static const char *const POOLINGS[] = {"mean", "first", "max", "attention", NULL};
+static const char *const POSITIONS[] = {"none", "sinusoidal", "learned", "shaw", "t5", "alibi", "rope", NULL};
+static const char *const LAYOUTS[] = {"interleaved", "split", NULL};
+static const char *const BEYONDS[] = {"error", "clamp", "tile", "interpolate", NULL};
+static const char *const PAIRS[] = {"half", "interleaved", NULL};
+static const char *const STRETCHES[] = {"none", "linear", "ntk", "yarn", NULL};
+static const char *const POOLINGS[] = {"mean", "first", "max", "attention", "last", NULL};
 static const char *const NORMS[] = {"layer", "rms", NULL};
+static const char *const NORM_PLACES[] = {"pre", "post", "sandwich", NULL};
+static const char *const RESIDUALS[] = {"plain", "deepnorm", "none", NULL};
+static const char *const INITS[] = {"scaled", "plain", "large", "small", NULL};
+static const char *const SEGMENTS[] = {"none", "words", "sentences", "tokens", NULL};
 static const char *const ACTIVATIONS[] = {"gelu", "gelu-tanh", "relu", "silu", "geglu", "swiglu", NULL};
 
 #define AT(name) offsetof(qkv_config, name)
@@ -43,16 +53,43 @@ static const field FIELDS[] = {
     {"max_length", INTEGER, AT(max_length), 1, 1 << 24, NULL, false, false},
     {"ngrams", INTEGER, AT(ngrams), 0, 8, NULL, false, false},
     {"position", CHOICE, AT(position), 0, 0, POSITIONS, true, false},
+    {"position_layout", CHOICE, AT(position_layout), 0, 0, LAYOUTS, true, true},
+    {"position_beyond", CHOICE, AT(position_beyond), 0, 0, BEYONDS, true, true},
+    {"position_reach", INTEGER, AT(position_reach), 0, 1 << 16, NULL, true, true},
+    {"position_buckets", INTEGER, AT(position_buckets), 0, 1 << 16, NULL, true, true},
+    {"rope_base", REAL, AT(rope_base), 0, 1e12, NULL, true, true},
+    {"rope_pairs", CHOICE, AT(rope_pairs), 0, 0, PAIRS, true, true},
+    {"rope_part", REAL, AT(rope_part), 0, 1, NULL, true, true},
+    {"rope_stretch", CHOICE, AT(rope_stretch), 0, 0, STRETCHES, true, true},
+    {"rope_factor", REAL, AT(rope_factor), 0, 1e6, NULL, true, true},
+    {"rope_length", INTEGER, AT(rope_length), 0, 1 << 24, NULL, true, true},
     {"pooling", CHOICE, AT(pooling), 0, 0, POOLINGS, false, false},
     {"norm", CHOICE, AT(norm), 0, 0, NORMS, true, false},
     {"activation", CHOICE, AT(activation), 0, 0, ACTIVATIONS, true, false},
-    {"post_norm", BOOLEAN, AT(post_norm), 0, 0, NULL, true, false},
+    {"norm_place", CHOICE, AT(norm_place), 0, 0, NORM_PLACES, true, true},
+    {"residual", CHOICE, AT(residual), 0, 0, RESIDUALS, true, true},
+    {"init", CHOICE, AT(init), 0, 0, INITS, true, true},
+    {"qk_norm", BOOLEAN, AT(qk_norm), 0, 0, NULL, true, true},
+    {"unscaled", BOOLEAN, AT(unscaled), 0, 0, NULL, true, true},
+    {"softcap", REAL, AT(softcap), 0, 1e6, NULL, true, true},
+    {"reversible", BOOLEAN, AT(reversible), 0, 0, NULL, true, true},
     {"bias", BOOLEAN, AT(bias), 0, 0, NULL, true, false},
+    {"segment", CHOICE, AT(segment), 0, 0, SEGMENTS, false, true},
+    {"segment_length", INTEGER, AT(segment_length), 0, 1 << 24, NULL, false, true},
+    {"segment_layers", INTEGER, AT(segment_layers), 0, 4096, NULL, false, true},
     {"multi_label", BOOLEAN, AT(multi_label), 0, 0, NULL, false, true},
     {"pair", BOOLEAN, AT(pair), 0, 0, NULL, false, true},
     {"bf16", BOOLEAN, AT(bf16), 0, 0, NULL, false, true},
     {"span_left", INTEGER, AT(span.left), -1, 1 << 24, NULL, true, false},
     {"span_right", INTEGER, AT(span.right), -1, 1 << 24, NULL, true, false},
+    {"dilation", INTEGER, AT(dilation), 0, 1 << 16, NULL, true, true},
+    {"global_first", INTEGER, AT(global_first), 0, 1 << 24, NULL, true, true},
+    {"global_every", INTEGER, AT(global_every), 0, 1 << 24, NULL, true, true},
+    {"global_projection", BOOLEAN, AT(global_projection), 0, 0, NULL, true, true},
+    {"random_blocks", INTEGER, AT(random_blocks), 0, QKV_RANDOM_BLOCKS_MAX, NULL, true, true},
+    {"block", INTEGER, AT(block), 0, 1 << 16, NULL, true, true},
+    {"full_every", INTEGER, AT(full_every), 0, 4096, NULL, true, true},
+    {"local_rope_base", REAL, AT(local_rope_base), 0, 1e12, NULL, true, true},
     {"norm_epsilon", REAL, AT(norm_epsilon), 0, 1, NULL, true, false},
     {"dropout", REAL, AT(dropout), 0, 0.999, NULL, false, false},
     {"attention_dropout", REAL, AT(attention_dropout), 0, 0.999, NULL, true, false},
@@ -67,7 +104,12 @@ static bool *boolean_at(const qkv_config *c, const field *f) { return (bool *)((
 /* The enums have no negative values; all are the size of an int, which the assertions hold the compiler to. */
 _Static_assert(sizeof(qkv_position) == sizeof(int) && sizeof(qkv_pooling) == sizeof(int), "enums are read through int");
 _Static_assert(sizeof(qkv_network) == sizeof(int) && sizeof(qkv_cell_kind) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_norm_place) == sizeof(int) && sizeof(qkv_residual_kind) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_initial) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_segmentation) == sizeof(int), "enums are read through int");
 _Static_assert(sizeof(qkv_norm) == sizeof(int) && sizeof(qkv_activation) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_position_layout) == sizeof(int) && sizeof(qkv_position_beyond) == sizeof(int), "enums are read through int");
+_Static_assert(sizeof(qkv_rope_pairs) == sizeof(int) && sizeof(qkv_rope_stretch) == sizeof(int), "enums are read through int");
 static int choice_get(const qkv_config *c, const field *f) {
     int value;
     memcpy(&value, (const char *)c + f->offset, sizeof value);
@@ -152,16 +194,78 @@ static qkv_status check_recurrent(qkv_ctx *ctx, const qkv_config *c) {
     return QKV_OK;
 }
 
+int64_t qkv_config_reach(const qkv_config *c) {
+    return c->position_reach > 0 ? c->position_reach : c->position == QKV_POSITION_SHAW ? 16 : 128;
+}
+
+int64_t qkv_config_buckets(const qkv_config *c) { return c->position_buckets > 0 ? c->position_buckets : 32; }
+
+int64_t qkv_config_longest(const qkv_config *c) {
+    return c->position == QKV_POSITION_LEARNED && c->position_beyond == QKV_BEYOND_ERROR ? c->max_length : QKV_LONGEST;
+}
+
+/* A t5 bucket each for the distances up to half of the buckets; the others are spread up to the reach. */
+static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
+    const int64_t buckets = qkv_config_buckets(c), reach = qkv_config_reach(c);
+    if (c->position == QKV_POSITION_T5 && (buckets < 4 || buckets % 2 != 0))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "position_buckets=%lld: expected an even number from 4 on", (long long)buckets);
+    if (c->position == QKV_POSITION_T5 && reach <= buckets / 2)
+        return qkv_fail(ctx, QKV_BAD_CONFIG,
+                        "position_reach=%lld with %lld buckets: expected more than %lld, as nearer ones have a bucket each",
+                        (long long)reach, (long long)buckets, (long long)buckets / 2);
+    if (c->position == QKV_POSITION_SHAW && reach > QKV_SHAW_REACH)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld: with position=shaw at most %d", (long long)reach, QKV_SHAW_REACH);
+    if (c->position == QKV_POSITION_SHAW && (c->dilation > 1 || c->global_first > 0 || c->global_every > 0 || c->random_blocks > 0))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "position=shaw goes with windows, not with dilation, global tokens or random blocks");
+    if (c->position == QKV_POSITION_ROPE && c->head_dim < 2)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "head_dim=%lld: position=rope turns pairs of columns", (long long)c->head_dim);
+    if (c->rope_base != 0 && !(c->rope_base > 1))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_base=%s: expected more than 1", qkv_plain(c->rope_base).s);
+    if (c->rope_factor != 0 && !(c->rope_factor >= 1))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_factor=%s: expected at least 1", qkv_plain(c->rope_factor).s);
+    return QKV_OK;
+}
+
 const char *qkv_network_name(qkv_network model) { return MODELS[model]; }
 
+int64_t qkv_config_segment_length(const qkv_config *c) {
+    const int64_t usual = c->segment == QKV_SEGMENT_WORDS ? 16 : 128, n = c->segment_length > 0 ? c->segment_length : usual;
+    if (c->segment == QKV_SEGMENT_NONE) return 0;
+    return n < c->max_length ? n : c->max_length;
+}
+
+int64_t qkv_config_segment_layers(const qkv_config *c) {
+    return c->segment == QKV_SEGMENT_NONE ? 0 : c->segment_layers > 0 ? c->segment_layers : 1;
+}
+
+qkv_config qkv_config_lower(const qkv_config *c) {
+    qkv_config lower = *c;
+    if (c->segment != QKV_SEGMENT_NONE) lower.max_length = qkv_config_segment_length(c);
+    return lower;
+}
+
+/* A window is one of tokens: of segments all are seen, but by a causal model. */
+qkv_config qkv_config_upper(const qkv_config *c) {
+    const int64_t length = qkv_config_segment_length(c);
+    qkv_config upper = *c;
+    upper.layers = qkv_config_segment_layers(c);
+    if (c->segment == QKV_SEGMENT_TOKENS) upper.max_length = (c->max_length + length - 1) / length;
+    upper.span = (qkv_span){-1, c->span.right == 0 ? 0 : -1};
+    upper.dilation = upper.global_first = upper.global_every = upper.random_blocks = upper.full_every = 0;
+    upper.global_projection = false;
+    return upper;
+}
+
 void qkv_config_settle(qkv_config *c) {
+    const int64_t length = qkv_config_segment_length(c), over = qkv_config_segment_layers(c); /* 0 where there are no segments */
+    c->segment_length = length, c->segment_layers = over;
     if (!qkv_config_recurrent(c)) return;
     c->position = QKV_POSITION_NONE;
     c->norm = QKV_NORM_LAYER;
     c->activation = QKV_ACT_GELU;
+    if (!qkv_config_heads(c)) c->heads = 1;
     c->kv_heads = c->heads;
     c->head_dim = c->ffn = 1;
-    c->post_norm = false;
     c->bias = true;
     c->span = (qkv_span){-1, -1};
     c->norm_epsilon = 1e-5;
@@ -178,11 +282,21 @@ qkv_status qkv_config_check_causal(qkv_ctx *ctx, bool causal, qkv_span window) {
 
 qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(check_field(ctx, c, &FIELDS[i]));
+    if (c->segment == QKV_SEGMENT_NONE && (c->segment_length > 0 || c->segment_layers > 0))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "segment_length=%lld and segment_layers=%lld are of a model that reads by segments",
+                        (long long)c->segment_length, (long long)c->segment_layers);
     if (qkv_config_recurrent(c)) QKV_TRY(check_recurrent(ctx, c));
     if (qkv_config_heads(c)) QKV_TRY(check_divides(ctx, "heads", c->heads, "dim", c->dim));
     if (qkv_config_recurrent(c)) return QKV_OK;
     if (c->cell != QKV_CELL_PLAIN) return qkv_fail(ctx, QKV_BAD_CONFIG, "cell=%s is of a recurrent model", CELLS[c->cell]);
     QKV_TRY(check_divides(ctx, "kv_heads", c->kv_heads, "heads", c->heads));
+    if (c->residual == QKV_RESIDUAL_DEEPNORM && c->norm_place != QKV_NORM_POST)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "residual=deepnorm is of norm_place=post, not of %s", NORM_PLACES[c->norm_place]);
+    if (c->reversible && (c->norm_place == QKV_NORM_POST || c->residual != QKV_RESIDUAL_PLAIN))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "reversible: what a block adds to a stream is taken off again, so it needs norm_place=pre or sandwich and "
+                                             "residual=plain, not %s and %s", NORM_PLACES[c->norm_place], RESIDUALS[c->residual]);
+    QKV_TRY(check_positions(ctx, c));
+    QKV_TRY(qkv_config_check_pattern(ctx, c));
     if (c->norm_epsilon == 0) return qkv_fail(ctx, QKV_BAD_CONFIG, "norm_epsilon=0: a constant row would be divided by 0");
     return QKV_OK;
 }
@@ -200,6 +314,7 @@ static json_t *field_to_json(const qkv_config *c, const field *f) {
 }
 
 static bool is_written(const qkv_config *c, const field *f) {
+    if (f->offset == AT(heads) && !qkv_config_heads(c)) return false;
     if (f->transformer && qkv_config_recurrent(c)) return false;
     return !f->optional || !is_zero(c, f);
 }
@@ -244,7 +359,7 @@ static qkv_status choice_from_json(qkv_ctx *ctx, const json_t *v, const field *f
 
 static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field *f, qkv_config *c) {
     const json_t *v = json_object_get(json, f->name);
-    if (!v && f->optional) return QKV_OK;
+    if (!v && (f->optional || (f->offset == AT(heads) && qkv_config_recurrent(c)))) return QKV_OK; /* heads: see check_heads */
     if (f->transformer && qkv_config_recurrent(c))
         return v ? qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is of no use to a model of kind %s", f->name, MODELS[c->model]) : QKV_OK;
     if (!v) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is missing", f->name);
@@ -257,6 +372,12 @@ static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field 
         return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is %s, expected %s", f->name, json_kind(v), wants[f->type]);
     }
     return QKV_OK;
+}
+
+/* Only when all fields are read is it known whether heads mean anything. Where they do not, a file may have them all the same. */
+static qkv_status check_heads(qkv_ctx *ctx, const json_t *json, const qkv_config *c) {
+    if (json_object_get(json, "heads") || !qkv_config_heads(c)) return QKV_OK;
+    return qkv_fail(ctx, QKV_BAD_FORMAT, "config: heads is missing");
 }
 
 static bool known(const char *name) {
@@ -274,6 +395,7 @@ qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c)
         if (!known(key)) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: unknown key \"%.60s\" (written by a newer version?)", key);
     }
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(field_from_json(ctx, json, &FIELDS[i], c));
+    QKV_TRY(check_heads(ctx, json, c));
     qkv_config_settle(c);
     return qkv_config_check(ctx, c);
 }

@@ -15,6 +15,7 @@ struct qkv_masked {
 
 static qkv_status declare(qkv_masked *m, bool recompute) {
     const qkv_block_shape shape = qkv_encoder_shape(&m->config);
+    m->encoder.head_is_large = true;
     QKV_TRY(qkv_encoder_declare(&m->encoder, &m->reg, &m->config, recompute));
     return qkv_masked_head_declare(&m->head, &m->reg, m->encoder.embedding.weight, &shape);
 }
@@ -41,7 +42,7 @@ void qkv_masked_free(qkv_masked *net) {
 
 const qkv_config *qkv_masked_config(const qkv_masked *net) { return &net->config; }
 const qkv_reg *qkv_masked_reg(const qkv_masked *net) { return &net->reg; }
-void qkv_masked_set_recompute(qkv_masked *net, bool recompute) { qkv_encoder_set_recompute(&net->encoder, recompute); }
+void qkv_masked_set_saving(qkv_masked *net, qkv_saving saving) { qkv_encoder_set_saving(&net->encoder, saving); }
 int64_t qkv_masked_encoder_size(const qkv_masked *net) { return net->encoder.size; }
 
 void qkv_masked_set_prior(const qkv_masked *net, const int64_t *count, real *weights) {
@@ -56,23 +57,26 @@ void qkv_masked_set_prior(const qkv_masked *net, const int64_t *count, real *wei
 
 static const qkv_place HEAD = {"head", -1, QKV_WORK_HEAD};
 
+/* Where texts are read by segments, the encoder of those is what learns. */
 static qkv_status forward(qkv_exec *x, const qkv_masked *net, const qkv_batch *batch, const qkv_masks *masks, real *loss) {
+    const qkv_batch lower = qkv_batch_lower(batch);
     qkv_mat out;
-    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
+    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, &lower, &out));
     qkv_exec_at(x, HEAD);
     return qkv_masked_head_loss(x, &net->head, masks, out, loss);
 }
 
 static qkv_status step(qkv_exec *x, const qkv_masked *net, const qkv_batch *batch, const qkv_masks *masks, double scale, real *loss) {
     const size_t bottom = x->arena.low;
+    const qkv_batch lower = qkv_batch_lower(batch);
     qkv_mat out, dout, spare;
-    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, batch, &out));
+    QKV_TRY(qkv_encoder_forward(x, &net->encoder, net->encoder.net.count, &lower, &out));
     QKV_TRY(qkv_temp(x, out.rows, out.cols, &dout));
     qkv_exec_at(x, HEAD);
     QKV_TRY(qkv_masked_head_learn(x, &net->head, masks, out, scale, loss, dout));
     x->pass = QKV_PASS_BACKWARD;
     QKV_TRY(qkv_temp(x, out.rows, out.cols, &spare));
-    QKV_TRY(qkv_encoder_backward(x, &net->encoder, batch, dout, spare));
+    QKV_TRY(qkv_encoder_backward(x, &net->encoder, &lower, dout, spare));
     qkv_arena_low_release(&x->arena, bottom);
     return QKV_OK;
 }

@@ -8,14 +8,14 @@
 typedef struct qkv_masked qkv_masked;
 
 /* Declares the parameters in a registry of its own: first those of the encoder, as a classifier of this config does; allocates
- * no weights. `recompute`: blocks are RECOMPUTE segments. */
+ * no weights. `recompute`: all blocks are computed again in the backward pass; see qkv_encoder_set_saving. */
 qkv_status qkv_masked_create(qkv_ctx *ctx, const qkv_config *config, bool recompute, qkv_masked **net) QKV_MUST_USE;
 void qkv_masked_free(qkv_masked *net);
 
 const qkv_config *qkv_masked_config(const qkv_masked *net);
 const qkv_reg *qkv_masked_reg(const qkv_masked *net);
-/* Whether further passes compute blocks again in the backward pass. */
-void qkv_masked_set_recompute(qkv_masked *net, bool recompute);
+/* How memory is saved in further passes. */
+void qkv_masked_set_saving(qkv_masked *net, qkv_saving saving);
 
 /* loss[masks->count] of each masked token; *loss_sum their sum in order. batch->ids are those after masking. x->keep false. */
 qkv_status qkv_masked_loss(qkv_exec *x, const qkv_masked *net, const qkv_batch *batch, const qkv_masks *masks, double *loss_sum,

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "text/segments.h"
+
 qkv_status qkv_model_adopt(qkv_ctx *ctx, const char *task, qkv_classifier *net, qkv_model **model) {
     *model = NULL;
     qkv_model *m;
@@ -142,4 +144,9 @@ qkv_status qkv_model_input(qkv_ctx *ctx, const qkv_config *config, const qkv_tok
     if (full_count) *full_count = found;
     *count = found < config->max_length ? found : config->max_length;
     return QKV_OK;
+}
+
+int64_t qkv_model_segments(const qkv_config *config, const char *text, int64_t length, const qkv_token *tokens, int64_t count,
+                           int32_t *sizes) {
+    return qkv_segments_of(config->segment, qkv_config_segment_length(config), text, length, tokens, count, sizes);
 }

@@ -14,6 +14,7 @@ struct qkv_model {
     qkv_ctx *ctx;
     char task[32];
     qkv_config config;
+    int64_t max_length; /* tokens of a text that are read, if not as in the config; 0: as there */
     qkv_classifier *net;
     real *weights; /* one block of the registry */
     real *packed;  /* packed copies for inference; made on first use by qkv_model_pack */
@@ -27,6 +28,13 @@ struct qkv_model {
 
 /* NULL where the model has none. */
 static inline const qkv_bag *qkv_model_bag(const qkv_model *model) { return model->bag.classes > 0 ? &model->bag : NULL; }
+
+/* The config by which texts become input. */
+static inline qkv_config qkv_model_reads(const qkv_model *model) {
+    qkv_config c = model->config;
+    if (model->max_length > 0) c.max_length = model->max_length;
+    return c;
+}
 
 /* An empty model of this config: net made, weights allocated and zero, labels NULLs, thresholds 0.5, the record an empty object. The caller
  * fills in weights, tokenizer (the model then owns it), labels and record. */
@@ -54,6 +62,11 @@ qkv_status qkv_model_set_label(qkv_model *model, int64_t index, const char *labe
  * qkv_model_tokens all come through here. */
 qkv_status qkv_model_input(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, const char *text, int64_t length,
                            qkv_token *tokens, int64_t capacity, int64_t *count, int64_t *full_count) QKV_MUST_USE;
+
+/* The numbers of tokens of the segments of such an input (text/segments.h), at most `count`; returns how many there are. Of a config
+ * that reads by segments. */
+int64_t qkv_model_segments(const qkv_config *config, const char *text, int64_t length, const qkv_token *tokens, int64_t count,
+                           int32_t *sizes);
 
 /* ---- the parts of the model file (docs/model-file.md) ---- */
 

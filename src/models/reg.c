@@ -8,6 +8,8 @@
  *   *.attention.out.weight,              the same times 1/sqrt(2 layers): the residual stream is a sum of 2 layers
  *   *.ffn.out.weight                     branches, and so starts with a variance that does not grow with depth
  *                                        (Radford et al. 2019, section 2.3).
+ *   the same with other choices of       layers/layers.h
+ *   `init` and `residual`
  *   norm gains                           1
  *   biases                               0
  *   pool.query                           0: attention pooling starts as the mean.
@@ -36,8 +38,10 @@ void qkv_reg_init(const qkv_reg *reg, uint64_t seed, real *weights) {
         const qkv_param *p = &reg->params[i];
         real *w = weights + p->offset;
         uint64_t key = qkv_key3(seed, INIT_DOMAIN, (uint64_t)i);
-        for (int64_t e = 0; e < p->rows * p->cols; e++)
-            w[e] = p->init_std > 0 ? (real)(qkv_normal(qkv_key2(key, (uint64_t)e)) * (double)p->init_std) : constant(p, e);
+        for (int64_t e = 0; e < p->rows * p->cols; e++) {
+            const real std = e < (p->rows - p->init_last) * p->cols ? p->init_std : p->init_last_std;
+            w[e] = std > 0 ? (real)(qkv_normal(qkv_key2(key, (uint64_t)e)) * (double)std) : constant(p, e);
+        }
     }
 }
 

@@ -66,10 +66,13 @@ static qkv_status check_scale(qkv_ctx *ctx, const qkv_safetensors *file, const q
     int64_t held = 0, count = qkv_safetensors_count(file);
     for (int64_t i = 0; i < count; i++) held += qkv_safetensors_at(file, i)->count;
     const char *name = qkv_safetensors_name(file);
-    if (c->layers > count) {
-        return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: the config has layers=%lld, the file only %lld tensors", name,
-                        (long long)c->layers, (long long)count);
+    const int64_t layers = c->layers + qkv_config_segment_layers(c);
+    if (layers > count) {
+        return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: the config has layers=%lld, the file only %lld tensors", name, (long long)layers,
+                        (long long)count);
     }
+    const bool segments = c->segment != QKV_SEGMENT_NONE, learned = c->position == QKV_POSITION_LEARNED;
+    const int64_t lower = qkv_config_lower(c).max_length, upper = segments ? qkv_config_upper(c).max_length : 0; /* positions of both */
     int64_t attention_rows = 0;
     bool over = __builtin_mul_overflow(c->kv_heads, 2, &attention_rows) ||
                 __builtin_add_overflow(attention_rows, c->heads, &attention_rows) ||
@@ -81,15 +84,21 @@ static qkv_status check_scale(qkv_ctx *ctx, const qkv_safetensors *file, const q
                     {"classes", c->classes},
                     {"heads * head_dim", c->layers ? (over ? INT64_MAX : attention_rows) : 0},
                     {"ffn", c->layers ? c->ffn : 0},
-                    {"max_length", c->position == QKV_POSITION_LEARNED ? c->max_length : 0}};
+                    {"max_length", learned ? lower : 0},
+                    {"max_length (segments)", learned ? upper : 0}};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         if (!product_over(matrices[i].rows, c->dim, held)) continue;
         return qkv_fail(ctx, QKV_BAD_FORMAT,
                         "%s: the config asks for a matrix of %s x dim=%lld, the file holds %lld numbers in all", name,
                         matrices[i].what, (long long)c->dim, (long long)held);
     }
+    if (c->position == QKV_POSITION_T5 && c->layers && product_over(qkv_config_buckets(c), c->heads, held)) {
+        return qkv_fail(ctx, QKV_BAD_FORMAT,
+                        "%s: the config asks for a matrix of position_buckets=%lld x heads=%lld, the file holds %lld numbers in all",
+                        name, (long long)qkv_config_buckets(c), (long long)c->heads, (long long)held);
+    }
     if (c->position == QKV_POSITION_SINUSOIDAL &&
-        product_over(c->max_length, c->dim, held > SINUSOIDAL_LIMIT ? held : SINUSOIDAL_LIMIT)) {
+        product_over(lower > upper ? lower : upper, c->dim, held > SINUSOIDAL_LIMIT ? held : SINUSOIDAL_LIMIT)) {
         return qkv_fail(ctx, QKV_BAD_FORMAT, "%s: max_length=%lld is more than a file of this size can mean", name,
                         (long long)c->max_length);
     }

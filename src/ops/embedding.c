@@ -1,7 +1,5 @@
 #include "ops/embedding.h"
 
-#include <math.h>
-
 #include "base/par.h"
 #include "ops/split.h"
 
@@ -72,39 +70,5 @@ qkv_status qkv_embedding_backward(qkv_exec *x, qkv_mat dtable, const int32_t *id
     job j = {.kernels = x->ctx->kernels, .table = dtable, .rows = dout, .ids = ids, .scale = (real)scale, .parts = 1};
     while (j.parts < MOST_PARTS && elements >= 65536.0 * j.parts) j.parts *= 2;
     qkv_par(x->ctx, j.parts, scatter_chunk, &j);
-    return QKV_OK;
-}
-
-qkv_status qkv_positions(qkv_exec *x, const qkv_batch *batch, int64_t limit, int32_t **positions) {
-    int64_t rows = batch->n_seq > 0 ? batch->offset[batch->n_seq] : 0;
-    for (int64_t s = 0; s < batch->n_seq; s++)
-        if (batch->offset[s + 1] - batch->offset[s] > limit)
-            return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld tokens; there are %lld positions", (long long)s,
-                            (long long)(batch->offset[s + 1] - batch->offset[s]), (long long)limit);
-    QKV_TRY(qkv_temp_array(x, rows, sizeof(int32_t), positions));
-    if (x->plan) return QKV_OK;
-    for (int64_t s = 0; s < batch->n_seq; s++)
-        for (int64_t r = batch->offset[s]; r < batch->offset[s + 1]; r++) (*positions)[r] = (int32_t)(r - batch->offset[s]);
-    return QKV_OK;
-}
-
-/* A chunk is a pair of columns: both share a frequency. */
-static void sinusoidal_chunk(void *arg, int64_t chunk, int thread) {
-    const qkv_mat *t = arg;
-    (void)thread;
-    int64_t c = 2 * chunk;
-    double w = pow(10000.0, -(double)c / (double)t->cols);
-    for (int64_t p = 0; p < t->rows; p++) {
-        t->p[p * t->ld + c] = (real)sin((double)p * w);
-        if (c + 1 < t->cols) t->p[p * t->ld + c + 1] = (real)cos((double)p * w);
-    }
-}
-
-qkv_status qkv_sinusoidal(qkv_exec *x, qkv_mat table) {
-    QKV_TRY(qkv_exec_shape(x, "table of positions", table, table.rows, table.cols));
-    double elements = (double)table.rows * (double)table.cols;
-    qkv_exec_other(x, QKV_WORK_EMBEDDING, 2 * elements, elements * sizeof(real));
-    if (x->plan) return QKV_OK;
-    qkv_par(x->ctx, qkv_chunks(table.cols, 2), sinusoidal_chunk, &table);
     return QKV_OK;
 }

@@ -74,6 +74,8 @@ typedef struct qkv_param {
     int64_t rows, cols;    /* weights [out, in]; vectors are [1, n] */
     int64_t offset;        /* reals from the start of the block; a multiple of 16 */
     real init_std;         /* normal(0, init_std); 0: constant */
+    real init_last_std;    /* of the last init_last rows, in its place */
+    int64_t init_last;
     real init_value;       /* the constant */
     int64_t init_period, init_from, init_to; /* the constant is of elements from .. to-1 of each period only, others are 0; 0: of all */
     bool decay;            /* weight decay applies (never biases and norms) */
@@ -98,13 +100,43 @@ typedef struct qkv_batch {
     const int32_t *ids;       /* [rows]; NULL in a plan */
     const uint64_t *seq_key;  /* [n_seq] identity in the data set, for dropout; NULL: no dropout will be asked */
     const uint64_t *row_key;  /* [rows] qkv_key2(seq_key, position) */
+    /* What an encoder that reads by segments needs, or NULL: sequence s has the segments segments[s] .. segments[s+1] - 1, and segment i
+     * the rows segment_at[i] .. segment_at[i+1] - 1. */
+    const int64_t *segments, *segment_at; /* [n_seq + 1], [segments + 1] */
+    const uint64_t *segment_key;          /* [segments] qkv_key2(seq_key, place) */
 } qkv_batch;
+
+/* Segments as the sequences of a batch, and as the rows of one whose sequences are the texts. The same batch where it has none. */
+static inline qkv_batch qkv_batch_lower(const qkv_batch *b) {
+    if (!b->segments) return *b;
+    return (qkv_batch){
+        .n_seq = b->n_seq > 0 ? b->segments[b->n_seq] : 0, .offset = b->segment_at, .ids = b->ids, .row_key = b->row_key};
+}
+static inline qkv_batch qkv_batch_upper(const qkv_batch *b) {
+    if (!b->segments) return *b;
+    return (qkv_batch){.n_seq = b->n_seq, .offset = b->segments, .seq_key = b->seq_key, .row_key = b->segment_key};
+}
+
+/* What a block computes again in the backward pass instead of keeping it, each with what stands before it in the list. */
+typedef enum qkv_again {
+    QKV_AGAIN_NOTHING,
+    QKV_AGAIN_POINTWISE, /* what comes out of norms and activations: no product is done again */
+    QKV_AGAIN_ATTENTION  /* queries, keys and values; what attention makes of them is kept: a row for work that is quadratic in n */
+} qkv_again;
+
+/* How memory is saved in a training step. All 0: not at all. No choice changes a bit. */
+typedef struct qkv_saving {
+    qkv_again again;
+    int64_t every;    /* so many blocks in a row are computed again together, from their common input; 0: blocks are kept */
+    int64_t ffn_rows; /* feed-forward layers go over about so many rows at a time and compute the hidden ones again; 0: over all at once */
+} qkv_saving;
 
 typedef struct qkv_exec {
     qkv_ctx *ctx;
     bool plan;  /* PLAN: matrices have p == NULL, kernels are not called */
     bool keep;  /* a backward pass follows: keep what it needs */
     bool train; /* dropout is on */
+    qkv_saving saving;
     qkv_pass pass;
     qkv_arena arena;
     qkv_tally tally;
@@ -116,6 +148,8 @@ typedef struct qkv_exec {
     const real *packed;  /* packed weights of a frozen model (pairs where bf16 is set), or NULL: pack in scratch */
     bool bf16;           /* linear maps and attention with bf16 operands */
     uint64_t seed, step;
+    double rebuilt; /* reversible blocks: how far what was rebuilt lay from what it had been at most, beside the largest number there */
+    struct qkv_watch *watch; /* ops/attention_watch.h; NULL: nobody looks at attention */
 } qkv_exec;
 
 /* Memory of a pass. keep: lives until this layer's backward if x->keep, else it is scratch. temp: scratch. Scratch is
@@ -125,6 +159,16 @@ qkv_status qkv_temp(qkv_exec *x, int64_t rows, int64_t cols, qkv_mat *m) QKV_MUS
 /* The same for `count` elements of any type; *pointer (T **) is NULL in a plan. */
 qkv_status qkv_keep_array(qkv_exec *x, int64_t count, size_t size, void *pointer) QKV_MUST_USE;
 qkv_status qkv_temp_array(qkv_exec *x, int64_t count, size_t size, void *pointer) QKV_MUST_USE;
+/* Does a layer compute this again in the backward pass, so that forward need not keep it? */
+static inline bool qkv_exec_drops(const qkv_exec *x, qkv_again what) {
+    return x->keep && x->saving.again >= what;
+}
+/* What is computed from now on is booked to that pass; returns the one before. */
+static inline qkv_pass qkv_exec_pass(qkv_exec *x, qkv_pass pass) {
+    const qkv_pass before = x->pass;
+    x->pass = pass;
+    return before;
+}
 static inline size_t qkv_exec_mark(const qkv_exec *x) { return x->arena.high; }
 static inline void qkv_exec_release(qkv_exec *x, size_t mark) { qkv_arena_high_release(&x->arena, mark); }
 

@@ -262,6 +262,14 @@ static void turn_chunk(void *arg, int64_t chunk, int thread) {
  * number of lines, so that neighbours in the other direction do not fall on each other in a cache. */
 enum { WEIGHT_ROWS = 63 * QKV_PANEL };
 
+/* At whole blocks of WEIGHT_ROWS, or within one at whole chunks of TURN_ROWS, where a sum of its own begins. */
+int64_t qkv_linear_cut(int64_t from, int64_t most, int64_t rows) {
+    const int64_t next = (from / WEIGHT_ROWS + 1) * WEIGHT_ROWS, chunks = most / TURN_ROWS > 0 ? most / TURN_ROWS : 1;
+    int64_t to = from + chunks * TURN_ROWS;
+    if (to > next) to = next + (most > next - from ? (most - (next - from)) / WEIGHT_ROWS * WEIGHT_ROWS : 0);
+    return to < rows ? to : rows;
+}
+
 /* Some rows: dW += dout' in, and the sums of dout, chunk by chunk, to db. */
 static void weight_part(qkv_exec *x, const qkv_linear l, qkv_mat in, qkv_mat dout, qkv_mat packed, qkv_mat turned, qkv_mat sums) {
     const qkv_param *w = &x->reg->params[l.weight];

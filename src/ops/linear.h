@@ -41,6 +41,10 @@ static inline QKV_MUST_USE qkv_status qkv_linear_backward(qkv_exec *x, qkv_linea
  * `backward`, of the gradient of the input. */
 qkv_status qkv_linear_ready(qkv_exec *x, qkv_linear *l, bool backward) QKV_MUST_USE;
 
+/* Where a walk over rows that begins at `from` may be cut without changing a bit of the gradients of weight and bias: after about
+ * `most` rows, or at the end. */
+int64_t qkv_linear_cut(int64_t from, int64_t most, int64_t rows);
+
 /* sum [cols] += sum over the rows, one ascending chain a column: gradients of biases and of shared rows. */
 qkv_status qkv_column_sum(qkv_exec *x, qkv_work work, qkv_mat rows, real *sum) QKV_MUST_USE;
 

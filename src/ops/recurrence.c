@@ -67,6 +67,10 @@ typedef struct walk {
     real *state[2], *carry; /* dense; a row a sequence and direction. state[phase] of two, in turn, where there is one phase */
     int64_t ld_state[2];
     const real *packed[2][PHASES], *vector[2];
+    const qkv_recur_ends *ends; /* or NULL */
+    bool started, carried;      /* something stands before the first step; a gradient of c comes from behind the last */
+    int64_t *who;               /* where there are ends: the sequences, the longest first */
+    real *hidden0, *cells0;     /* dense */
 } walk;
 
 enum { COUNTER_LINE = 64 / sizeof(qkv_par_counter) };
@@ -122,6 +126,8 @@ static void step(const walk *w, int64_t at, int phase, int64_t lane, int64_t col
                    .before = sign * (at - 1),
                    .packed = w->packed[direction][phase],
                    .vector = w->vector[direction],
+                   .hidden0 = w->hidden0 ? w->hidden0 + dense * d : NULL,
+                   .cells0 = w->cells0 ? w->cells0 + dense * d : NULL,
                    .gates = w->gates.p + direction * gates * d,
                    .ld_gates = w->gates.ld,
                    .hidden = w->hidden.p + direction * d,
@@ -135,11 +141,12 @@ static void step(const walk *w, int64_t at, int phase, int64_t lane, int64_t col
     s.ld_state = w->ld_state[reads];
     s.ld_next = w->ld_state[writes];
     if (!w->backward) {
-        s.going = at > 0 ? s.rows : 0;
+        s.going = at > 0 || w->started ? s.rows : 0;
         w->kernels->recur_forward(&s);
         return;
     }
-    s.going = phase == 0 ? running(w, group, at + 1) : at > 0 ? s.rows : 0;
+    s.going = phase == 0 ? running(w, group, at + 1) : at > 0 || w->started ? s.rows : 0;
+    s.carried = w->carried;
     s.dhidden = w->dhidden.p + direction * d;
     s.ld_dhidden = w->dhidden.ld;
     s.carry = w->carry + dense * d;
@@ -234,7 +241,7 @@ static void measure(walk *w, const qkv_batch *batch) {
         w->rows += n;
         if (n > w->steps) w->steps = n;
     }
-    w->products = w->rows - w->sequences;
+    w->products = w->started ? w->rows : w->rows - w->sequences;
 }
 
 static void fill_order(walk *w, const qkv_batch *batch, int64_t *order, int64_t *spare) {
@@ -242,6 +249,7 @@ static void fill_order(walk *w, const qkv_batch *batch, int64_t *order, int64_t 
     for (int64_t i = 0; i < w->sequences; i++) {
         w->first[0][i] = batch->offset[sorted[i]];
         if (w->r->directions == 2) w->first[1][i] = batch->offset[sorted[i] + 1] - 1;
+        if (w->who) w->who[i] = sorted[i];
     }
     int64_t n = w->sequences;
     for (int64_t t = 0; t < w->steps; t++) {
@@ -256,6 +264,7 @@ static qkv_status prepare_order(qkv_exec *x, walk *w, const qkv_batch *batch) {
     QKV_TRY(qkv_temp_array(x, w->steps, sizeof(int64_t), &w->running));
     QKV_TRY(qkv_temp_array(x, w->steps + 1, sizeof(int64_t), &w->starts));
     QKV_TRY(qkv_temp_array(x, lanes_of(w) * w->columns * COUNTER_LINE, sizeof *w->done, &w->done));
+    if (w->ends) QKV_TRY(qkv_temp_array(x, w->sequences, sizeof(int64_t), &w->who));
     QKV_TRY(qkv_temp_array(x, batch->n_seq, sizeof(int64_t), &order));
     QKV_TRY(qkv_temp_array(x, batch->n_seq, sizeof(int64_t), &spare));
     if (!x->plan) fill_order(w, batch, order, spare);
@@ -266,6 +275,36 @@ static qkv_status prepare_order(qkv_exec *x, walk *w, const qkv_batch *batch) {
 
 static int phase_gates(const qkv_recurrence *r, int phase) {
     return r->cell != QKV_RECUR_GRU_BEFORE ? qkv_recur_gates(r->cell) : phase == 0 ? 2 : 1;
+}
+
+/* Between the rows of a matrix in the order of the batch and dense ones, a direction after the other. */
+static void gather(const walk *w, qkv_mat from, real *dense) {
+    const int64_t d = w->r->units;
+    for (int i = 0; i < w->r->directions; i++)
+        for (int64_t s = 0; s < w->sequences; s++)
+            memcpy(dense + (i * w->sequences + s) * d, from.p + w->who[s] * from.ld + i * d, (size_t)d * sizeof(real));
+}
+static void scatter(const walk *w, const real *dense, qkv_mat to) {
+    const int64_t d = w->r->units;
+    for (int64_t s = 0; s < to.rows; s++) memset(to.p + s * to.ld, 0, (size_t)to.cols * sizeof(real));
+    for (int i = 0; i < w->r->directions; i++)
+        for (int64_t s = 0; s < w->sequences; s++)
+            memcpy(to.p + w->who[s] * to.ld + i * d, dense + (i * w->sequences + s) * d, (size_t)d * sizeof(real));
+}
+
+static qkv_status prepare_ends(qkv_exec *x, walk *w) {
+    const int64_t rows = w->r->directions * w->sequences;
+    qkv_mat hidden = {0}, cells = {0};
+    if (w->started) QKV_TRY(qkv_temp(x, rows, w->r->units, &hidden));
+    if (w->started && w->r->cell == QKV_RECUR_LSTM) QKV_TRY(qkv_temp(x, rows, w->r->units, &cells));
+    if (x->plan || w->rows == 0) return QKV_OK;
+    w->hidden0 = hidden.p;
+    w->cells0 = cells.p;
+    if (hidden.p) gather(w, w->ends->hidden, hidden.p);
+    if (cells.p) gather(w, w->ends->cells, cells.p);
+    if (hidden.p && !w->backward) memcpy(w->state[0], hidden.p, (size_t)(rows * w->r->units) * sizeof(real));
+    if (w->carried) gather(w, w->ends->dlast, w->carry);
+    return QKV_OK;
 }
 
 static qkv_status prepare_state(qkv_exec *x, walk *w) {
@@ -279,7 +318,7 @@ static qkv_status prepare_state(qkv_exec *x, walk *w) {
     qkv_mat carry = {0};
     if (w->backward && w->r->cell >= QKV_RECUR_LSTM) QKV_TRY(qkv_temp(x, w->r->directions * w->sequences, w->r->units, &carry));
     w->carry = carry.p;
-    return QKV_OK;
+    return prepare_ends(x, w);
 }
 
 static qkv_status prepare_weight(qkv_exec *x, walk *w, int direction, int phase) {
@@ -298,9 +337,12 @@ static qkv_status prepare_weight(qkv_exec *x, walk *w, int direction, int phase)
     return QKV_OK;
 }
 
-static qkv_status prepare(qkv_exec *x, walk *w, const qkv_recurrence *r, const qkv_batch *batch) {
+static qkv_status prepare(qkv_exec *x, walk *w, const qkv_recurrence *r, const qkv_batch *batch, const qkv_recur_ends *ends) {
     w->kernels = x->ctx->kernels;
     w->r = r;
+    w->ends = ends;
+    w->started = ends && ends->hidden.cols > 0;
+    w->carried = w->backward && ends && ends->dlast.cols > 0;
     w->phases = r->cell == QKV_RECUR_GRU_BEFORE ? 2 : 1;
     measure(w, batch);
     cut(w);
@@ -321,6 +363,24 @@ static qkv_status check_param(const qkv_exec *x, int64_t param, int64_t rows, in
     return qkv_fail(x->ctx, QKV_INTERNAL, "%s is %lld x %lld, a recurrence expected %lld x %lld",
                     p ? p->name : "a parameter that is not there", (long long)(p ? p->rows : 0), (long long)(p ? p->cols : 0),
                     (long long)rows, (long long)cols);
+}
+
+static qkv_status check_end(const qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, const char *what, qkv_mat m) {
+    return qkv_exec_shape(x, what, m, batch->n_seq, r->directions * r->units);
+}
+
+static qkv_status check_ends(const qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, const qkv_recur_ends *e,
+                             bool backward) {
+    const bool started = e->hidden.cols > 0, lstm = r->cell == QKV_RECUR_LSTM;
+    if ((e->cells.cols > 0) != (started && lstm))
+        return qkv_fail(x->ctx, QKV_INTERNAL, "h and c before the first step: an LSTM has both or neither, others have no c");
+    if (e->dlast.cols > 0 && !lstm) return qkv_fail(x->ctx, QKV_INTERNAL, "a gradient of the last c, but no LSTM");
+    if (started) QKV_TRY(check_end(x, r, batch, "h before the first step", e->hidden));
+    if (started && lstm) QKV_TRY(check_end(x, r, batch, "c before the first step", e->cells));
+    if (!backward) return QKV_OK;
+    if (started) QKV_TRY(check_end(x, r, batch, "gradient of h before the first step", e->dhidden));
+    if (started && lstm) QKV_TRY(check_end(x, r, batch, "gradient of c before the first step", e->dcells));
+    return e->dlast.cols > 0 ? check_end(x, r, batch, "gradient of the last c", e->dlast) : QKV_OK;
 }
 
 static qkv_status check(const qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, qkv_mat gates, qkv_mat hidden,
@@ -359,12 +419,13 @@ static void book(qkv_exec *x, const walk *w) {
 
 /* ---- forward ---- */
 
-qkv_status qkv_recurrence_forward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, qkv_mat gates, qkv_mat hidden,
-                                  qkv_mat cells) {
+qkv_status qkv_recurrence_forward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, const qkv_recur_ends *ends,
+                                  qkv_mat gates, qkv_mat hidden, qkv_mat cells) {
     QKV_TRY(check(x, r, batch, gates, hidden, cells));
+    if (ends) QKV_TRY(check_ends(x, r, batch, ends, false));
     const size_t mark = qkv_exec_mark(x);
     walk w = {.gates = gates, .hidden = hidden, .cells = cells};
-    QKV_TRY(prepare(x, &w, r, batch));
+    QKV_TRY(prepare(x, &w, r, batch, ends));
     book(x, &w);
     if (!x->plan && w.rows > 0) run(x->ctx, &w);
     qkv_exec_release(x, mark);
@@ -375,7 +436,7 @@ qkv_status qkv_recurrence_forward(qkv_exec *x, const qkv_recurrence *r, const qk
 
 typedef struct shift_job {
     const qkv_batch *batch;
-    qkv_mat from, to;
+    qkv_mat from, to, start; /* start.p NULL: 0 */
     int64_t grain;
     bool back;
 } shift_job;
@@ -389,7 +450,9 @@ static void shift_chunk(void *arg, int64_t chunk, int thread) {
         const int64_t first = j->batch->offset[s], end = j->batch->offset[s + 1], edge = j->back ? end - 1 : first;
         for (int64_t row = first; row < end; row++) {
             real *to = j->to.p + row * j->to.ld;
-            if (row == edge)
+            if (row == edge && j->start.p)
+                memcpy(to, j->start.p + s * j->start.ld, width);
+            else if (row == edge)
                 memset(to, 0, width);
             else
                 memcpy(to, j->from.p + (row + (j->back ? 1 : -1)) * j->from.ld, width);
@@ -397,12 +460,14 @@ static void shift_chunk(void *arg, int64_t chunk, int thread) {
     }
 }
 
-/* Rows of the step before each, 0 where there is none. */
-static qkv_status steps_before(qkv_exec *x, const walk *w, const qkv_batch *batch, qkv_mat rows, int direction, qkv_mat *out) {
+/* Rows of the step before each; `start` (of both directions) or 0 where there is none. */
+static qkv_status steps_before(qkv_exec *x, const walk *w, const qkv_batch *batch, qkv_mat rows, qkv_mat start, int direction,
+                               qkv_mat *out) {
     QKV_TRY(qkv_temp(x, rows.rows, rows.cols, out));
     if (x->plan || w->rows == 0) return QKV_OK;
     const int64_t average = w->rows * rows.cols / batch->n_seq, few = 32768 / (average > 0 ? average : 1);
-    shift_job j = {batch, rows, *out, few > 1 ? few : 1, direction == 1};
+    if (w->started) start = qkv_mat_cols(start, direction * w->r->units, w->r->units);
+    shift_job j = {batch, rows, *out, start, few > 1 ? few : 1, direction == 1};
     qkv_par(x->ctx, qkv_chunks(batch->n_seq, j.grain), shift_chunk, &j);
     return QKV_OK;
 }
@@ -428,7 +493,7 @@ static void dot_chunk(void *arg, int64_t chunk, int thread) {
 static qkv_status peepholes(qkv_exec *x, const walk *w, const qkv_batch *batch, int direction, qkv_mat gates, qkv_mat cells) {
     qkv_mat before;
     const double elements = (double)w->rows * (double)w->r->units;
-    QKV_TRY(steps_before(x, w, batch, cells, direction, &before));
+    QKV_TRY(steps_before(x, w, batch, cells, w->started ? w->ends->cells : (qkv_mat){0}, direction, &before));
     qkv_exec_charge(x, QKV_CLASS_RECURRENCE, QKV_WORK_RECURRENCE,
                     (qkv_charge){.flops = 6 * elements, .bytes = 5 * elements * sizeof(real)});
     if (x->plan || w->rows == 0) return QKV_OK;
@@ -438,15 +503,16 @@ static qkv_status peepholes(qkv_exec *x, const walk *w, const qkv_batch *batch, 
 }
 
 /* Gradients of the parameters of one direction: one product over the rows of all steps. First steps have nothing before them: their
- * rows are 0, computed all the same. */
+ * rows are 0, computed all the same, unless something was given. */
 static qkv_status weights_back(qkv_exec *x, const walk *w, const qkv_batch *batch, int direction) {
     const qkv_recurrence *r = w->r;
     const qkv_recur_params *of = &r->of[direction];
     const int64_t d = r->units, width = qkv_recur_gates(r->cell) * d;
     const size_t mark = qkv_exec_mark(x);
-    const qkv_linear weight = {.weight = of->weight, .bias = -1, .work = QKV_WORK_RECURRENCE, .idle = w->sequences};
+    const qkv_linear weight = {.weight = of->weight, .bias = -1, .work = QKV_WORK_RECURRENCE, .idle = w->started ? 0 : w->sequences};
     qkv_mat gates = qkv_mat_cols(r->cell == QKV_RECUR_GRU ? w->drecur : w->gates, direction * width, width), before;
-    QKV_TRY(steps_before(x, w, batch, qkv_mat_cols(w->hidden, direction * d, d), direction, &before));
+    QKV_TRY(steps_before(x, w, batch, qkv_mat_cols(w->hidden, direction * d, d), w->started ? w->ends->hidden : (qkv_mat){0},
+                         direction, &before));
     if (r->cell == QKV_RECUR_GRU_BEFORE) {
         qkv_linear candidate = weight;
         candidate.weight = of->candidate;
@@ -463,9 +529,54 @@ static qkv_status weights_back(qkv_exec *x, const walk *w, const qkv_batch *batc
     return QKV_OK;
 }
 
-qkv_status qkv_recurrence_backward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, qkv_mat dhidden, qkv_mat gates,
-                                   qkv_mat hidden, qkv_mat cells) {
+typedef struct start_job {
+    const walk *w;
+    real *dhidden; /* dense */
+} start_job;
+
+enum { START_ROWS = 48 };
+
+/* What the chains start from is what went past the product (of a GRU); then the product that a step before would have had. */
+static void start_chunk(void *arg, int64_t chunk, int thread) {
+    const start_job *j = arg;
+    const walk *w = j->w;
+    (void)thread;
+    const int64_t d = w->r->units, n = w->sequences, chunks = qkv_chunks(n, START_ROWS), direction = chunk / chunks;
+    const qkv_range s = qkv_chunk_range(n, START_ROWS, chunk % chunks);
+    const int64_t dense = direction * n + s.from, from = w->phases == 2 ? 0 : 1; /* where the first step wrote */
+    real *to = j->dhidden + dense * d;
+    if (w->r->cell > QKV_RECUR_LSTM)
+        memcpy(to, w->carry + dense * d, (size_t)((s.to - s.from) * d) * sizeof(real));
+    else
+        memset(to, 0, (size_t)((s.to - s.from) * d) * sizeof(real));
+    w->kernels->gemm(&(qkv_gemm){.m = s.to - s.from,
+                                 .k = w->ld_state[from],
+                                 .n1 = d,
+                                 .a = w->state[from] + dense * w->ld_state[from],
+                                 .a_row = w->ld_state[from],
+                                 .a_col = 1,
+                                 .packed = w->packed[direction][0],
+                                 .c = to,
+                                 .ldc = d,
+                                 .accumulate = true});
+}
+
+/* Gradients of what stood before the first step. Booked with the walk. */
+static qkv_status starts_back(qkv_exec *x, const walk *w) {
+    qkv_mat dense;
+    QKV_TRY(qkv_temp(x, w->r->directions * w->sequences, w->r->units, &dense));
+    if (x->plan) return QKV_OK;
+    start_job j = {w, dense.p};
+    qkv_par(x->ctx, qkv_chunks(w->sequences, START_ROWS) * w->r->directions, start_chunk, &j);
+    scatter(w, dense.p, w->ends->dhidden);
+    if (w->r->cell == QKV_RECUR_LSTM) scatter(w, w->carry, w->ends->dcells);
+    return QKV_OK;
+}
+
+qkv_status qkv_recurrence_backward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, const qkv_recur_ends *ends,
+                                   qkv_mat dhidden, qkv_mat gates, qkv_mat hidden, qkv_mat cells) {
     QKV_TRY(check(x, r, batch, gates, hidden, cells));
+    if (ends) QKV_TRY(check_ends(x, r, batch, ends, true));
     if (qkv_recurrence_cells(r) > 0)
         QKV_TRY(qkv_exec_shape(x, "cells of a recurrence", cells, gates.rows, qkv_recurrence_cells(r)));
     QKV_TRY(qkv_exec_shape(x, "gradient of a recurrence", dhidden, hidden.rows, hidden.cols));
@@ -473,9 +584,10 @@ qkv_status qkv_recurrence_backward(qkv_exec *x, const qkv_recurrence *r, const q
     walk w = {.backward = true, .gates = gates, .hidden = hidden, .cells = cells, .dhidden = dhidden};
     if (r->cell == QKV_RECUR_GRU) QKV_TRY(qkv_temp(x, gates.rows, gates.cols, &w.drecur));
     const size_t walking = qkv_exec_mark(x);
-    QKV_TRY(prepare(x, &w, r, batch));
+    QKV_TRY(prepare(x, &w, r, batch, ends));
     book(x, &w);
     if (!x->plan && w.rows > 0) run(x->ctx, &w);
+    if (w.started) QKV_TRY(starts_back(x, &w));
     qkv_exec_release(x, walking);
     for (int i = 0; i < r->directions; i++) QKV_TRY(weights_back(x, &w, batch, i));
     qkv_exec_release(x, mark);

@@ -8,7 +8,7 @@
  *   GRU          r = s(xr + Wr h'), z = s(xz + Wz h'), n = tanh(xn + r (Wn h' + b)), h = (1 - z) n + z h'
  *   GRU_BEFORE   the same with n = tanh(xn + Wn (r h'))                                   (Cho et al. 2014)
  *
- * h', c' are 0 at the first step. A gate is one chain of fused multiply-adds: x, then the units of h' ascending. */
+ * h', c' of the first step are given, or 0. A gate is one chain of fused multiply-adds: x, then the units of h' ascending. */
 #ifndef QKV_OPS_RECURRENCE_H
 #define QKV_OPS_RECURRENCE_H
 
@@ -36,15 +36,23 @@ static inline int64_t qkv_recurrence_cells(const qkv_recurrence *r) {
     return r->cell < QKV_RECUR_LSTM ? 0 : r->directions * r->units;
 }
 
+/* The two ends of the sequences, each [n_seq, directions * units] in the order of the batch; of a matrix without columns there is
+ * none. A sequence without rows has no part in it: its gradients are 0. */
+typedef struct qkv_recur_ends {
+    qkv_mat hidden, cells;   /* before the first step; cells of an LSTM alone, which has both or neither */
+    qkv_mat dhidden, dcells; /* their gradients, overwritten by the backward pass; there where they are */
+    qkv_mat dlast;           /* of an LSTM: gradient of the last c. (The last h is a row of `hidden`, and so is its gradient.) */
+} qkv_recur_ends;
+
 /* gates [N, directions * gates * units]: in what comes from below, out the values of the gates (of TANH and RELU: unchanged).
  * hidden [N, directions * units]: h of every row. cells: what the backward pass needs besides; p may be NULL in a run without one,
- * but for the LSTM. All three must live until the backward pass. */
-qkv_status qkv_recurrence_forward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, qkv_mat gates, qkv_mat hidden,
-                                  qkv_mat cells) QKV_MUST_USE;
+ * but for the LSTM. All three, and what `ends` has, must live until the backward pass. ends NULL: none. */
+qkv_status qkv_recurrence_forward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, const qkv_recur_ends *ends,
+                                  qkv_mat gates, qkv_mat hidden, qkv_mat cells) QKV_MUST_USE;
 
 /* Overwrites gates with the gradient of what came from below, and adds to the gradients of the parameters. */
-qkv_status qkv_recurrence_backward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, qkv_mat dhidden, qkv_mat gates,
-                                   qkv_mat hidden, qkv_mat cells) QKV_MUST_USE;
+qkv_status qkv_recurrence_backward(qkv_exec *x, const qkv_recurrence *r, const qkv_batch *batch, const qkv_recur_ends *ends,
+                                   qkv_mat dhidden, qkv_mat gates, qkv_mat hidden, qkv_mat cells) QKV_MUST_USE;
 
 /* The packed copy of recurrent weights of so many gates, and the reals it takes. */
 int64_t qkv_recurrence_packed_size(int64_t gates, int64_t units);

@@ -36,7 +36,8 @@ qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64
     }
     qkv_param p = {.rows = rows, .cols = cols, .offset = reg->size, .init_std = (real)kind.std, .init_value = (real)kind.value,
                    .decay = kind.decay, .vector = kind.vector, .embedding = kind.embedding, .packed_offset = -1, .pairs_offset = -1, .gates = kind.gates,
-                   .init_period = kind.period, .init_from = kind.from, .init_to = kind.to};
+                   .init_period = kind.period, .init_from = kind.from, .init_to = kind.to,
+                   .init_last = kind.last_rows, .init_last_std = (real)kind.last_std};
     int length = snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
     if (length < 0 || (size_t)length >= sizeof p.name) return qkv_fail(reg->ctx, QKV_INTERNAL, "parameter name %s%s is too long", prefix, name);
     if (kind.matrix) place_packed(reg, &p);

@@ -12,6 +12,8 @@ typedef struct qkv_param_kind {
     bool decay, vector, embedding, matrix;
     int64_t period, from, to; /* of the constant, as init_period and so on */
     int64_t gates;
+    int64_t last_rows; /* so many rows, the last, start with last_std instead of std */
+    double last_std;
 } qkv_param_kind;
 
 qkv_status qkv_reg_add(qkv_reg *reg, const char *prefix, const char *name, int64_t rows, int64_t cols, qkv_param_kind kind,

@@ -14,4 +14,7 @@ qkv_status qkv_residual_check(const qkv_exec *x, qkv_dropout d, int64_t rows) QK
 /* out = a * in + b * out; b = 0 does not read out. */
 qkv_status qkv_scaled_sum(qkv_exec *x, qkv_work work, real a, qkv_mat in, real b, qkv_mat out) QKV_MUST_USE;
 
+/* x->rebuilt becomes the largest |again - was| of all such calls, each beside the largest |was| there; NaN where there is one. */
+qkv_status qkv_rebuilt(qkv_exec *x, qkv_mat again, qkv_mat was) QKV_MUST_USE;
+
 #endif

@@ -4,11 +4,12 @@
 #include "layers/recurrent.h"
 #include "models/classifier.h"
 #include "models/encoder.h"
+#include "models/hierarchy.h"
 #include "ops/optimizer.h"
 #include "ops/reg.h"
 
-/* Besides blocks: embedding, norm, pooling, head, loss, optimizer, and where nobody said. */
-enum { OTHER_PLACES = 12 };
+/* Besides blocks: embedding, norm, pooling (of segments, too, with their positions and norm), head, loss, optimizer, and where nobody said. */
+enum { OTHER_PLACES = 15 };
 
 qkv_status qkv_flops_begin(qkv_flops_walk *w, qkv_ctx *ctx, const int64_t *lengths, int64_t sequences, int64_t layers) {
     int64_t *offset;
@@ -21,8 +22,16 @@ qkv_status qkv_flops_begin(qkv_flops_walk *w, qkv_ctx *ctx, const int64_t *lengt
     return qkv_alloc_zero(ctx, w->ledger.capacity, sizeof *w->ledger.entries, &w->ledger.entries);
 }
 
+qkv_status qkv_flops_cut(qkv_flops_walk *w, const qkv_config *c, const qkv_flops_segments *segments) {
+    if (c->segment == QKV_SEGMENT_NONE) return QKV_OK;
+    if (segments && segments->at) return qkv_hierarchy_cut(w->ctx, segments->at, segments->size, &w->batch);
+    return qkv_hierarchy_assume(w->ctx, qkv_config_segment_length(c), &w->batch);
+}
+
 void qkv_flops_end(qkv_flops_walk *w) {
     qkv_free(w->ctx, (void *)w->batch.offset);
+    qkv_free(w->ctx, (void *)w->batch.segments);
+    w->batch.segments = NULL;
     qkv_free(w->ctx, w->ledger.entries);
     w->batch.offset = NULL;
     w->ledger.entries = NULL;
@@ -111,9 +120,9 @@ qkv_status qkv_flops_attention(qkv_flops_walk *w, const qkv_block_shape *shape, 
 static qkv_status walk_recurrent(qkv_flops_walk *w, const qkv_reg *reg, const qkv_recurrent *l, const qkv_config *c) {
     const alone a = enter(w, reg, "recurrence", c->dim, c->bf16);
     qkv_recurrent_saved saved;
-    QKV_TRY(qkv_recurrent_forward(&w->x, l, &w->batch, a.any, a.any, &saved));
+    QKV_TRY(qkv_recurrent_forward(&w->x, l, &w->batch, NULL, a.any, a.any, &saved));
     w->x.pass = QKV_PASS_BACKWARD;
-    if (w->train) QKV_TRY(qkv_recurrent_backward(&w->x, l, &w->batch, a.any, a.any, &saved));
+    if (w->train) QKV_TRY(qkv_recurrent_backward(&w->x, l, &w->batch, NULL, a.any, a.any, &saved));
     return leave(&a);
 }
 

@@ -29,6 +29,8 @@ qkv_block_shape qkv_flops_layer(const qkv_flops_options *o);
 
 /* Offsets of the lengths, and a zeroed ledger for `layers` blocks; to be freed also after a failure. */
 qkv_status qkv_flops_begin(qkv_flops_walk *w, qkv_ctx *ctx, const int64_t *lengths, int64_t sequences, int64_t layers) QKV_MUST_USE;
+/* The segments of these sequences, where the network reads by them; NULL: of the length that the config says. After begin. */
+qkv_status qkv_flops_cut(qkv_flops_walk *w, const qkv_config *config, const qkv_flops_segments *segments) QKV_MUST_USE;
 void qkv_flops_end(qkv_flops_walk *w);
 
 /* A whole network, or a layer alone of its encoder, forward and, where w->train, backward and update; then *out from the ledger. */

@@ -61,6 +61,8 @@ static void layer_of(const char *name, owner o, char *text, size_t size) {
     const size_t digits = dot ? strspn(dot + 1, "0123456789") : 0;
     if (digits > 0 && dot[1 + digits] == '.')
         snprintf(text, size, "%.*s", (int)(dot + 1 + digits - name), name);
+    else if (strncmp(name, "segments.", 9) == 0)
+        snprintf(text, size, "segments");
     else
         snprintf(text, size, "%s", o.layer);
 }
@@ -137,6 +139,7 @@ static void keep_used(qkv_flops *f, const qkv_flops_part by_work[QKV_WORKS]) {
 static void describe_batch(const qkv_batch *b, qkv_flops *f) {
     f->sequences = b->n_seq;
     f->tokens = b->n_seq > 0 ? b->offset[b->n_seq] : 0;
+    f->segments = b->segments ? b->segments[b->n_seq] : 0;
     for (int64_t i = 0; i < b->n_seq; i++) {
         const int64_t n = b->offset[i + 1] - b->offset[i];
         if (i == 0 || n < f->shortest) f->shortest = n;

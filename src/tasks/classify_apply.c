@@ -32,7 +32,8 @@ static qkv_status apply(const qkv_model *model, int64_t count, const char *const
     /* The packed copies are a cache of the weights: the model is the same to its user before and after. */
     QKV_TRY(qkv_model_pack((qkv_model *)model));
     qkv_encoded encoded;
-    QKV_TRY(qkv_encode_texts(ctx, &model->config, model->tokenizer, count, texts, lengths, &encoded));
+    const qkv_config reads = qkv_model_reads(model);
+    QKV_TRY(qkv_encode_texts(ctx, &reads, model->tokenizer, count, texts, lengths, &encoded));
     for (int64_t i = 0; dropped && i < count; i++)
         dropped[i] = encoded.full[i] - (encoded.rows.offset[i + 1] - encoded.rows.offset[i]);
     qkv_status status = qkv_encoded_score_texts(bag, count, texts, lengths, &encoded);

@@ -97,7 +97,7 @@ typedef struct encoder {
     const qkv_tokenizer *tokenizer;
     qkv_token *tokens; /* scratch */
     int64_t capacity;  /* of tokens */
-    int64_t ids_capacity;
+    int64_t ids_capacity, segments_capacity;
 } encoder;
 
 /* The limit may be far above what texts have, so the scratch starts small; a text that does not fit is encoded again. */
@@ -109,6 +109,18 @@ static qkv_status encode_one(encoder *e, const char *text, int64_t length, int64
     return qkv_model_input(e->ctx, e->config, e->tokenizer, text, length, e->tokens, e->capacity, count, full);
 }
 
+static qkv_status cut_row(encoder *e, int64_t row, const char *text, int64_t length, int64_t tokens, qkv_ragged *r) {
+    if (!r->segment_at) return QKV_OK;
+    const int64_t at = r->segment_at[row];
+    if (at + tokens > e->segments_capacity) {
+        const int64_t capacity = 2 * (at + tokens) + 64;
+        QKV_TRY(qkv_grow(e->ctx, capacity, sizeof *r->segment_size, &r->segment_size));
+        e->segments_capacity = capacity;
+    }
+    r->segment_at[row + 1] = at + qkv_model_segments(e->config, text, length, e->tokens, tokens, r->segment_size + at);
+    return QKV_OK;
+}
+
 static qkv_status append(encoder *e, int64_t row, const char *text, int64_t length, qkv_encoded *out) {
     int64_t n, full, at = out->rows.offset[row];
     QKV_TRY(encode_one(e, text, length, &n, &full));
@@ -118,6 +130,7 @@ static qkv_status append(encoder *e, int64_t row, const char *text, int64_t leng
         e->ids_capacity = capacity;
     }
     for (int64_t i = 0; i < n; i++) out->rows.ids[at + i] = e->tokens[i].id;
+    QKV_TRY(cut_row(e, row, text, length, n, &out->rows));
     out->rows.offset[row + 1] = at + n;
     out->full[row] = full;
     out->cut_rows += full > n;
@@ -134,6 +147,9 @@ static qkv_status encode_start(qkv_ctx *ctx, int64_t count, encoder *e, qkv_enco
     QKV_TRY(qkv_alloc(ctx, e->capacity, sizeof *e->tokens, &e->tokens));
     out->rows.count = count;
     out->rows.offset[0] = 0;
+    if (e->config->segment == QKV_SEGMENT_NONE) return QKV_OK;
+    QKV_TRY(qkv_alloc(ctx, count + 1, sizeof *out->rows.segment_at, &out->rows.segment_at));
+    out->rows.segment_at[0] = 0;
     return QKV_OK;
 }
 
@@ -221,6 +237,7 @@ int64_t qkv_encoded_bytes(const qkv_encoded *e) {
     if (r->target) row += (int64_t)sizeof *r->target;
     if (r->label_at) row += (int64_t)(sizeof *r->label_at + sizeof *e->unseen);
     int64_t ids = r->offset[r->count] + (r->label_at ? r->label_at[r->count] : 0);
+    if (r->segment_at) row += (int64_t)sizeof *r->segment_at, ids += r->segment_at[r->count];
     return (r->count + 1) * row + ids * (int64_t)sizeof *r->ids;
 }
 

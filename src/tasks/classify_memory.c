@@ -54,7 +54,14 @@ qkv_status qkv_classify_walled(qkv_ctx *ctx, const qkv_classify_options *o, cons
 
 static qkv_room room_with(const qkv_classify_options *o, int64_t available) {
     const bool asked = o->memory > 0;
-    return (qkv_room){.limit = asked ? o->memory : available, .recompute = (qkv_recompute_policy)o->recompute, .pieces = asked};
+    return (qkv_room){.limit = asked ? o->memory : available,
+                      .recompute = (qkv_recompute_policy)o->recompute,
+                      .every = o->recompute_every,
+                      .ffn_rows = o->ffn_chunk,
+                      .layers = o->layers,
+                      .reversible = o->reversible != 0,
+                      .recurrent = o->model != QKV_NETWORK_TRANSFORMER,
+                      .pieces = asked};
 }
 
 /* Pieces change the last bits, so what happens to be free must not bring them about. */
@@ -83,6 +90,24 @@ static void note(finder *f, const char *format, ...) {
     f->size += n < (int)sizeof f->text - f->size ? n : 0;
 }
 
+/* The segments of what is left: the last of a row may be shorter, and those behind it are gone. */
+static qkv_status cut_segments(qkv_ctx *ctx, const qkv_ragged *rows, qkv_ragged *out) {
+    if (!rows->segment_at) return QKV_OK;
+    int64_t n = 0;
+    QKV_TRY(qkv_alloc(ctx, rows->count + 1, sizeof *out->segment_at, &out->segment_at));
+    QKV_TRY(qkv_alloc(ctx, rows->segment_at[rows->count], sizeof *out->segment_size, &out->segment_size));
+    out->segment_at[0] = 0;
+    for (int64_t i = 0; i < rows->count; i++) {
+        int64_t left = out->offset[i + 1] - out->offset[i];
+        for (int64_t k = rows->segment_at[i]; left > 0; k++) {
+            out->segment_size[n] = rows->segment_size[k] < left ? rows->segment_size[k] : (int32_t)left;
+            left -= out->segment_size[n++];
+        }
+        out->segment_at[i + 1] = n;
+    }
+    return QKV_OK;
+}
+
 /* Lengths cut at `most`; everything else is the same. */
 static qkv_status cut(qkv_ctx *ctx, const qkv_ragged *rows, int64_t most, qkv_ragged *out) {
     *out = *rows;
@@ -92,7 +117,13 @@ static qkv_status cut(qkv_ctx *ctx, const qkv_ragged *rows, int64_t most, qkv_ra
         int64_t n = rows->offset[i + 1] - rows->offset[i];
         out->offset[i + 1] = out->offset[i] + (n < most ? n : most);
     }
-    return QKV_OK;
+    return cut_segments(ctx, rows, out);
+}
+
+static void cut_free(qkv_ctx *ctx, const qkv_ragged *rows, qkv_ragged *out) {
+    if (out->offset != rows->offset) qkv_free(ctx, out->offset);
+    if (out->segment_at != rows->segment_at) qkv_free(ctx, out->segment_at);
+    if (out->segment_size != rows->segment_size) qkv_free(ctx, out->segment_size);
 }
 
 /* What the least way of a run with these options needs. */
@@ -102,8 +133,8 @@ static qkv_status least(const finder *f, const qkv_classify_options *o, int64_t 
     qkv_status status = cut(f->ctx, a->train, o->max_length, &train);
     if (status == QKV_OK) status = cut(f->ctx, a->dev, o->max_length, &dev);
     if (status == QKV_OK) status = a->need(a->self, o, &train, &dev, qkv_budget_least(room_with(o, 0)), bytes);
-    qkv_free(f->ctx, train.offset == a->train->offset ? NULL : train.offset);
-    qkv_free(f->ctx, dev.offset == a->dev->offset ? NULL : dev.offset);
+    cut_free(f->ctx, a->train, &train);
+    cut_free(f->ctx, a->dev, &dev);
     return status;
 }
 
@@ -117,8 +148,9 @@ static qkv_status fits(const finder *f, const qkv_classify_options *o, bool *yes
 static qkv_status try_recompute(finder *f) {
     qkv_classify_options o = *f->ask->options;
     bool yes = false;
-    if (o.recompute != QKV_RECOMPUTE_NONE) return QKV_OK;
+    if (o.recompute == QKV_RECOMPUTE_AUTO) return QKV_OK;
     o.recompute = QKV_RECOMPUTE_AUTO;
+    o.recompute_every = 0;
     QKV_TRY(fits(f, &o, &yes));
     if (yes) note(f, "--recompute auto");
     return QKV_OK;

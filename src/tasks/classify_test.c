@@ -123,7 +123,8 @@ static qkv_status no_number(const qkv_exam *e, int64_t row) {
 static qkv_status some_rows(qkv_exam *e, int64_t first, int64_t count) {
     const qkv_model *m = e->model;
     at_hand h = {.exam = e, .first = first, .wrong = -1};
-    QKV_TRY(qkv_encode_table(e->ctx, &m->config, m->tokenizer, &e->table, first, count, m->labels, m->label_sizes,
+    const qkv_config reads = qkv_model_reads(m);
+    QKV_TRY(qkv_encode_table(e->ctx, &reads, m->tokenizer, &e->table, first, count, m->labels, m->label_sizes,
                              m->config.classes, &h.encoded));
     e->cut_rows += h.encoded.cut_rows;
     e->cut_tokens += h.encoded.cut_tokens;

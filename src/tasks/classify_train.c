@@ -82,6 +82,18 @@ static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t cou
     return qkv_classifier_learn(x, j->net, &batch, &aims, loss_scale, loss_sum, NULL);
 }
 
+static qkv_status probe(void *self, qkv_exec *x, const int64_t *rows, int64_t count) {
+    qkv_job *j = self;
+    qkv_batch batch;
+    qkv_mat logits;
+    const size_t mark = qkv_exec_mark(x);
+    qkv_gather_rows(&j->gather, &j->train.rows, rows, count, x->plan, &batch);
+    QKV_TRY(qkv_temp(x, count, qkv_classifier_config(j->net)->classes, &logits));
+    QKV_TRY(qkv_classifier_forward(x, j->net, &batch, logits));
+    qkv_exec_release(x, mark);
+    return QKV_OK;
+}
+
 static void count_row(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
     qkv_job *j = user;
     const qkv_ragged *r = &j->dev.rows;
@@ -179,7 +191,7 @@ static qkv_status choose(void *self, qkv_way way, int64_t *bytes) {
     qkv_job *j = self;
     const int64_t tokens = way.piece_tokens > 0 ? way.piece_tokens : j->o->batch_tokens;
     free_buffers(j);
-    qkv_classifier_set_recompute(j->plain, way.recompute);
+    qkv_classifier_set_saving(j->plain, way.saving);
     QKV_TRY(qkv_gather_create(j->ctx, &j->train.rows, tokens, j->o->batch_rows > 0 ? j->o->batch_rows : tokens, &j->gather));
     *bytes += qkv_gather_bytes(&j->gather);
     if (j->dev.rows.count == 0) return QKV_OK;
@@ -226,6 +238,7 @@ static qkv_loop_options loop_options(const qkv_job *j) {
         .lazy_embedding = o->lazy_embedding != 0,
         .epsilon = o->epsilon,
         .clip = o->clip,
+        .monitor = o->monitor,
         .evaluate = o->evaluate,
         .patience = o->patience,
         .average = (qkv_average_kind)o->average,
@@ -244,7 +257,12 @@ static qkv_task task_of(qkv_job *j) {
         .reg = qkv_classifier_reg(j->net),
         .rows = j->train.rows.count,
         .offset = j->train.rows.offset,
+        .segment_at = j->train.rows.segment_at,
+        .segment_size = j->train.rows.segment_size,
         .step = step,
+        .probe = probe,
+        .attention_layers = qkv_config_attention_layers(qkv_classifier_config(j->net)),
+        .attention_heads = qkv_classifier_config(j->net)->heads,
         .evaluate = j->dev.rows.count > 0 ? evaluate : NULL,
         .start_counts = qkv_beside_is(&j->beside), /* what the bag can do alone */
         .choose = choose,

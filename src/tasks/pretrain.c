@@ -179,7 +179,7 @@ static qkv_status choose(void *self, qkv_way way, int64_t *bytes) {
     job *j = self;
     const qkv_ragged *dev = j->p->dev;
     const int64_t tokens = way.piece_tokens > 0 && way.piece_tokens < DEV_TOKENS ? way.piece_tokens : DEV_TOKENS;
-    qkv_masked_set_recompute(j->net, way.recompute);
+    qkv_masked_set_saving(j->net, way.saving);
     qkv_batches_free(j->ctx, &j->dev_batches);
     QKV_TRY(qkv_batches_make(j->ctx, dev->offset, dev->count, tokens, DEV_ROWS, 0, -1, &j->dev_batches));
     *bytes += qkv_gather_bytes(&j->train.gather) + qkv_gather_bytes(&j->dev.gather) + qkv_batches_bytes(dev->count);
@@ -237,6 +237,8 @@ static qkv_status run(job *j) {
         .reg = reg,
         .rows = j->p->texts->count,
         .offset = j->p->texts->offset,
+        .segment_at = j->p->texts->segment_at,
+        .segment_size = j->p->texts->segment_size,
         .units = units,
         .step = step,
         .evaluate = j->dev.masking.total > 0 ? evaluate : NULL,

@@ -11,8 +11,7 @@ static const uint64_t BEGINNING_DOMAIN = 0x626567696e;
 
 typedef enum kind { SPACE, LETTER, ALONE, CHARACTER } kind;
 
-/* Blocks of scripts that put no space between words. */
-static bool without_spaces(int32_t c) {
+bool qkv_script_without_spaces(int32_t c) {
     return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) || (c >= 0x1780 && c <= 0x17FF) || (c >= 0x3040 && c <= 0x30FF) ||
            (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x20000 && c <= 0x3FFFF);
 }
@@ -25,7 +24,7 @@ static kind ascii_kind(int32_t c) {
 
 static kind kind_of(int32_t c) {
     if (c < 128) return ascii_kind(c);
-    if (without_spaces(c)) return CHARACTER;
+    if (qkv_script_without_spaces(c)) return CHARACTER;
     utf8proc_category_t g = utf8proc_category(c);
     if (g >= UTF8PROC_CATEGORY_LU && g <= UTF8PROC_CATEGORY_NO) return LETTER; /* letters, marks, numbers */
     return g >= UTF8PROC_CATEGORY_ZS || g == UTF8PROC_CATEGORY_CN ? SPACE : ALONE;

@@ -14,6 +14,9 @@
  * than those of words: at most 2 for 7 bytes, so `length` places do. */
 int64_t qkv_words(const char *text, int64_t length, uint64_t *hash, uint64_t *beginning, int64_t *beginnings);
 
+/* Whether a code point is of those scripts. */
+bool qkv_script_without_spaces(int32_t codepoint);
+
 /* Whether a word is one character of a script without spaces. */
 static inline bool qkv_word_is_character(uint64_t hash) { return hash & 1; }
 

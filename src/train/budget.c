@@ -1,5 +1,7 @@
 #include "train/budget.h"
 
+#include <math.h>
+
 typedef struct search {
     const qkv_budget *b;
     qkv_choice *best;
@@ -16,21 +18,68 @@ static qkv_status try_way(search *s, qkv_way way, bool *done) {
     return QKV_OK;
 }
 
-static qkv_status try_halves(search *s, bool recompute, int64_t least, bool *done) {
+/* With whole batches, then in pieces. */
+static qkv_status try_level(search *s, qkv_saving saving, bool whole, int64_t least, bool *done) {
     const int64_t floor = s->b->longest > least ? s->b->longest : least;
+    if (whole) QKV_TRY(try_way(s, (qkv_way){saving, 0}, done));
     for (int64_t piece = s->b->batch_tokens / 2; s->b->room.pieces && !*done && piece >= floor; piece /= 2)
-        QKV_TRY(try_way(s, (qkv_way){recompute, piece}, done));
+        QKV_TRY(try_way(s, (qkv_way){saving, piece}, done));
     return QKV_OK;
+}
+
+/* ---- how much is computed again: the more, the later ---- */
+
+enum { LEVELS = 6 };
+
+static int64_t square_root(int64_t layers) {
+    const int64_t root = (int64_t)floor(sqrt((double)layers) + 0.5);
+    return root > 1 ? root : 1;
+}
+
+static int levels_of(const qkv_room *r, qkv_saving level[LEVELS]) {
+    const int64_t rows = r->ffn_rows, parts = rows > 0 ? rows : QKV_FFN_ROWS;
+    level[0] = (qkv_saving){QKV_AGAIN_NOTHING, 0, rows};
+    switch (r->recompute) {
+    case QKV_RECOMPUTE_NONE: return 1;
+    case QKV_RECOMPUTE_BLOCKS: level[0].every = r->every > 1 ? r->every : 1; return 1;
+    case QKV_RECOMPUTE_SQRT: level[0].every = square_root(r->layers); return 1;
+    case QKV_RECOMPUTE_ATTENTION: level[0].again = QKV_AGAIN_ATTENTION; return 1;
+    case QKV_RECOMPUTE_POINTWISE: level[0].again = QKV_AGAIN_POINTWISE; return 1;
+    case QKV_RECOMPUTE_AUTO: break;
+    }
+    if (r->recurrent) {
+        level[1] = (qkv_saving){QKV_AGAIN_NOTHING, 1, 0};
+        return 2;
+    }
+    if (r->reversible) {
+        level[1] = (qkv_saving){QKV_AGAIN_NOTHING, 0, parts};
+        return rows > 0 ? 1 : 2;
+    }
+    level[1] = (qkv_saving){QKV_AGAIN_POINTWISE, 0, rows};
+    level[2] = (qkv_saving){QKV_AGAIN_ATTENTION, 0, rows};
+    level[3] = (qkv_saving){QKV_AGAIN_ATTENTION, 0, parts};
+    level[4] = (qkv_saving){QKV_AGAIN_NOTHING, 1, rows};
+    level[5] = (qkv_saving){QKV_AGAIN_ATTENTION, 1, parts};
+    return LEVELS;
+}
+
+qkv_way qkv_budget_least(qkv_room room) {
+    qkv_saving level[LEVELS];
+    return (qkv_way){level[levels_of(&room, level) - 1], room.pieces ? 1 : 0};
 }
 
 qkv_status qkv_budget_choose(const qkv_budget *b, qkv_choice *choice) {
     search s = {.b = b, .best = choice};
-    const bool keep = b->room.recompute != QKV_RECOMPUTE_BLOCKS, recompute = b->room.recompute != QKV_RECOMPUTE_NONE;
-    bool done = false;
+    qkv_saving level[LEVELS];
+    const int levels = levels_of(&b->room, level);
+    bool done = false, fits = false;
     *choice = (qkv_choice){0};
-    if (keep) QKV_TRY(try_way(&s, (qkv_way){false, 0}, &done));
-    if (keep) QKV_TRY(try_halves(&s, false, QKV_PIECE_LEAST, &done));
-    if (recompute && !done) QKV_TRY(try_way(&s, (qkv_way){true, 0}, &done));
-    if (recompute) QKV_TRY(try_halves(&s, true, 1, &done));
-    return done || !b->room.pieces ? QKV_OK : try_way(&s, qkv_budget_least(b->room), &done);
+    QKV_TRY(try_way(&s, (qkv_way){level[0], 0}, &done));
+    if (done || (levels == 1 && !b->room.pieces)) return QKV_OK;
+    QKV_TRY(try_way(&s, qkv_budget_least(b->room), &fits));
+    if (!fits) return QKV_OK;
+    const qkv_choice least = *choice;
+    for (int i = 0; i < levels && !done; i++) QKV_TRY(try_level(&s, level[i], i > 0, i + 1 < levels ? QKV_PIECE_LEAST : 1, &done));
+    if (!done) *choice = least;
+    return QKV_OK;
 }

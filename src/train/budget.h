@@ -1,26 +1,38 @@
 /* How a training run is made to fit into a given amount of memory without changing what it learns: batches are walked in pieces,
- * or blocks of the network are computed again in the backward pass. Which of them is decided by planning, one after another. */
+ * or parts of the network are computed again in the backward pass. Which of them is decided by planning, one after another. */
 #ifndef QKV_TRAIN_BUDGET_H
 #define QKV_TRAIN_BUDGET_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/ctx.h"
+#include "ops/exec.h"
 
 /* The order is the order of the names in the option table. */
-typedef enum qkv_recompute_policy { QKV_RECOMPUTE_NONE, QKV_RECOMPUTE_BLOCKS, QKV_RECOMPUTE_AUTO } qkv_recompute_policy;
+typedef enum qkv_recompute_policy {
+    QKV_RECOMPUTE_NONE,
+    QKV_RECOMPUTE_BLOCKS,
+    QKV_RECOMPUTE_SQRT, /* units of about sqrt(layers) blocks (Chen et al. 2016) */
+    QKV_RECOMPUTE_ATTENTION,
+    QKV_RECOMPUTE_POINTWISE,
+    QKV_RECOMPUTE_AUTO
+} qkv_recompute_policy;
 
 /* What a run may do to fit. All 0: nothing, there is no limit. */
 typedef struct qkv_room {
     int64_t limit; /* bytes of the whole run; 0: none is known */
     qkv_recompute_policy recompute;
+    int64_t every;    /* of BLOCKS; 0: 1 */
+    int64_t ffn_rows; /* 0: as it comes */
+    int64_t layers;   /* blocks that there are */
+    bool recurrent;   /* they are layers with nothing in them that could be computed again alone */
+    bool reversible;  /* none of them keeps anything */
     bool pieces; /* batches may be walked in pieces: the last bits of the gradients of biases and norms then differ */
 } qkv_room;
 
 /* One way to run the steps that were asked for. */
 typedef struct qkv_way {
-    bool recompute;
+    qkv_saving saving;
     int64_t piece_tokens; /* 0: batches are walked as a whole */
 } qkv_way;
 
@@ -38,17 +50,20 @@ typedef struct qkv_choice {
     bool fits; /* no: `way` is the one that needs the least */
 } qkv_choice;
 
-/* Smaller pieces cost more time than recomputation, as the weights are packed anew for each. */
-enum { QKV_PIECE_LEAST = 256 };
+/* Smaller pieces cost more time than recomputation, as the weights are packed anew for each. Rows of feed-forward layers at a time,
+ * where that is chosen here. */
+enum { QKV_PIECE_LEAST = 256, QKV_FFN_ROWS = 512 };
 
-/* Takes the first way that fits, in this order: as asked; in halves, quarters, ... of batch_tokens that have at least
- * QKV_PIECE_LEAST tokens; recomputing with whole batches, then in halves, quarters, ...; at last every row alone. No piece but these is smaller
- * than the longest row, since that would gain nothing. */
+/* Takes the first way that fits: as asked; in halves, quarters, ... of batch_tokens that have at least QKV_PIECE_LEAST tokens; then, for
+ * AUTO, the same with more and more computed again, what costs least time for a byte first: POINTWISE, ATTENTION, this with feed-forward
+ * layers in parts, whole blocks, all of these together; at last every row alone. No piece but these is smaller than the longest row,
+ * since that would gain nothing. Where not even the last way fits nothing between is planned. */
 qkv_status qkv_budget_choose(const qkv_budget *budget, qkv_choice *choice) QKV_MUST_USE;
 
 /* The last of them. */
-static inline qkv_way qkv_budget_least(qkv_room room) {
-    return (qkv_way){room.recompute != QKV_RECOMPUTE_NONE, room.pieces ? 1 : 0};
-}
+qkv_way qkv_budget_least(qkv_room room);
+
+/* Is anything computed again? */
+static inline bool qkv_saving_any(qkv_saving s) { return s.again != QKV_AGAIN_NOTHING || s.every > 0 || s.ffn_rows > 0; }
 
 #endif

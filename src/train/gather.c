@@ -19,6 +19,15 @@ static qkv_status make_labels(qkv_ctx *ctx, const qkv_ragged *data, qkv_gather *
     return qkv_alloc(ctx, room, sizeof *g->labels, &g->labels);
 }
 
+/* A segment has a token at least. */
+static qkv_status make_segments(qkv_ctx *ctx, const qkv_ragged *data, qkv_gather *g) {
+    const int64_t all = data->segment_at[data->count];
+    g->max_segments = all < g->max_tokens ? all : g->max_tokens;
+    QKV_TRY(qkv_alloc(ctx, g->max_rows + 1, sizeof *g->segments, &g->segments));
+    QKV_TRY(qkv_alloc(ctx, g->max_segments + 1, sizeof *g->segment_at, &g->segment_at));
+    return qkv_alloc(ctx, g->max_segments, sizeof *g->segment_key, &g->segment_key);
+}
+
 qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows, qkv_gather *g) {
     *g = (qkv_gather){0};
     int64_t longest = qkv_longest_row(data->offset, data->count);
@@ -33,6 +42,7 @@ qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch
     if (status == QKV_OK && data->label_at) status = make_labels(ctx, data, g);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_rows, sizeof *g->seq_key, &g->seq_key);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_tokens, sizeof *g->row_key, &g->row_key);
+    if (status == QKV_OK && data->segment_at) status = make_segments(ctx, data, g);
     if (status != QKV_OK) qkv_gather_free(ctx, g);
     return status;
 }
@@ -45,6 +55,9 @@ void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g) {
     qkv_free(ctx, g->labels);
     qkv_free(ctx, g->seq_key);
     qkv_free(ctx, g->row_key);
+    qkv_free(ctx, g->segments);
+    qkv_free(ctx, g->segment_at);
+    qkv_free(ctx, g->segment_key);
     *g = (qkv_gather){0};
 }
 
@@ -54,6 +67,20 @@ static void gather_labels(qkv_gather *g, const qkv_ragged *data, const int64_t *
         int64_t from = data->label_at[rows[s]], n = data->label_at[rows[s] + 1] - from;
         if (n > 0) memcpy(g->labels + g->label_at[s], data->labels + from, (size_t)n * sizeof *g->labels);
         g->label_at[s + 1] = g->label_at[s] + n;
+    }
+}
+
+/* The key of a segment is that of its row and its place in it. */
+static void gather_segments(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count, bool plan) {
+    int64_t n = 0;
+    g->segments[0] = g->segment_at[0] = 0;
+    for (int64_t s = 0; s < count; s++) {
+        const int64_t from = data->segment_at[rows[s]], to = data->segment_at[rows[s] + 1];
+        for (int64_t i = from; i < to; i++, n++) {
+            g->segment_at[n + 1] = g->segment_at[n] + data->segment_size[i];
+            if (!plan) g->segment_key[n] = qkv_key2((uint64_t)rows[s], (uint64_t)(i - from));
+        }
+        g->segments[s + 1] = n;
     }
 }
 
@@ -72,12 +99,16 @@ void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows,
         g->offset[s + 1] = at;
     }
     if (data->label_at && !plan) gather_labels(g, data, rows, count);
+    if (data->segment_at) gather_segments(g, data, rows, count, plan);
     *batch = (qkv_batch){
         .n_seq = count,
         .offset = g->offset,
         .ids = plan ? NULL : g->ids,
         .seq_key = g->seq_key,
         .row_key = g->row_key,
+        .segments = g->segments,
+        .segment_at = g->segment_at,
+        .segment_key = g->segment_key,
     };
 }
 

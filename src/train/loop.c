@@ -9,6 +9,7 @@
 #include "ops/optimizer.h"
 #include "train/clip.h"
 #include "train/loop_plan.h"
+#include "train/monitor.h"
 
 enum { GIVE_UP_AFTER = 5, FILL_GRAIN = 1 << 16 };
 
@@ -28,6 +29,7 @@ typedef struct loop {
     int64_t bytes; /* of what does not depend on how it is run */
     bool stopped, out_of_patience;
     bool mean_kept; /* of the last evaluations' weights */
+    qkv_monitor *monitor; /* NULL: nobody watches */
 } loop;
 
 static void emit(const loop *l, const qkv_train_event *event) {
@@ -118,6 +120,39 @@ static qkv_status update(loop *l, double factor, double norm) {
     return qkv_adamw_update(&l->x, &a, l->s.weights, l->s.grads, l->s.m, l->s.v);
 }
 
+/* ---- the monitor ---- */
+
+static void tell(const loop *l, qkv_train_monitor what) {
+    qkv_train_event event = {.kind = QKV_TRAIN_MONITOR};
+    event.u.monitor = what;
+    emit(l, &event);
+}
+
+static bool look_due(const loop *l) { return l->monitor && (l->s.step % l->o->monitor == 0 || l->s.step + 1 == l->plan.steps); }
+
+/* The rows are the same in every look. */
+static qkv_status probe(loop *l) {
+    int64_t rows[QKV_MONITOR_PROBE_ROWS];
+    const int64_t count = qkv_loop_probe(l->task, l->o, rows);
+    ready(l, false, QKV_PASS_FORWARD);
+    l->x.watch = qkv_monitor_watch(l->monitor);
+    const qkv_status status = l->task->probe && count > 0 ? l->task->probe(l->task->self, &l->x, rows, count) : QKV_OK;
+    l->x.watch = NULL;
+    return status;
+}
+
+static qkv_status monitor(loop *l, bool looks, const qkv_train_step *report) {
+    if (!l->monitor) return QKV_OK;
+    qkv_monitor_step(l->monitor, l->s.step, report->gradient_norm, report->skipped);
+    if (looks) {
+        QKV_TRY(probe(l));
+        tell(l, qkv_monitor_look(l->monitor));
+    } else if (qkv_monitor_has_words(l->monitor)) {
+        tell(l, qkv_monitor_tell(l->monitor));
+    }
+    return QKV_OK;
+}
+
 static qkv_status diverged(const loop *l) {
     return qkv_fail(l->ctx, QKV_NUMERIC,
                     "training diverged: %d steps in a row, up to step %lld, gave a loss or gradient that is not finite; lower the "
@@ -136,7 +171,10 @@ static qkv_status one_step(loop *l, const qkv_batches *b, int64_t windows) {
     l->x.step = (uint64_t)l->s.step + 1;
     QKV_TRY(gradients(l, b, first, last, report));
     report->skipped = !isfinite(report->loss) || !isfinite(report->gradient_norm);
+    const bool looks = look_due(l);
+    if (looks) qkv_monitor_before(l->monitor, l->s.weights, l->s.grads);
     if (!report->skipped) QKV_TRY(update(l, factor, report->gradient_norm));
+    if (looks) qkv_monitor_after(l->monitor, l->s.weights);
 
     l->s.step++;
     l->s.window++;
@@ -154,6 +192,7 @@ static qkv_status one_step(loop *l, const qkv_batches *b, int64_t windows) {
     report->skipped_total = l->s.skipped;
     l->step_seconds += report->seconds;
     emit(l, &event);
+    QKV_TRY(monitor(l, looks, report));
     return l->s.skipped_in_row >= GIVE_UP_AFTER ? diverged(l) : QKV_OK;
 }
 
@@ -297,6 +336,7 @@ static void finish(loop *l, qkv_status status, qkv_loop_result *result) {
         .averaged = l->mean_kept || (l->s.average && l->s.best_step != 0),
         .out_of_patience = l->out_of_patience,
     };
+    if (l->monitor) tell(l, qkv_monitor_end(l->monitor));
     if (status == QKV_NUMERIC) return;
     qkv_train_event event = {.kind = QKV_TRAIN_END};
     event.u.end = (qkv_train_end){
@@ -310,6 +350,7 @@ static void finish(loop *l, qkv_status status, qkv_loop_result *result) {
         .stopped = l->stopped,
         .out_of_patience = l->out_of_patience,
         .averaged = result->averaged,
+        .rebuilt = l->x.rebuilt,
     };
     emit(l, &event);
 }
@@ -342,6 +383,8 @@ static int64_t parameters(const qkv_reg *reg) {
     return n;
 }
 
+static bool watched(const loop *l) { return l->o->monitor > 0 && l->plan.steps > 0; }
+
 static bool moving_average(const loop *l) { return l->o->average == QKV_AVERAGE_EMA && l->plan.steps > 0; }
 
 /* No more than there will be evaluations; a mean of one would say nothing. */
@@ -363,6 +406,7 @@ static qkv_status plan_way(void *self, qkv_way way, int64_t *bytes) {
     if (l->task->choose) QKV_TRY(l->task->choose(l->task->self, way, &own));
     QKV_TRY(qkv_loop_plan_make(l->ctx, l->task, l->o, &l->plan));
     int64_t batches = l->plan.steps > 0 ? qkv_batches_peak(l->task->rows) : 0;
+    if (watched(l)) own += qkv_monitor_bytes(l->task->reg, l->task->attention_layers, l->task->attention_heads);
     *bytes = l->bytes + own + extra_blocks(l) * l->s.blocks * (int64_t)sizeof(real) + (int64_t)l->plan.arena + batches;
     return QKV_OK;
 }
@@ -386,7 +430,11 @@ static qkv_train_plan announce(const loop *l, const qkv_choice *choice) {
         .epochs = l->o->steps > 0 ? 0 : l->o->epochs,
         .flops_per_step = l->plan.flops_per_step,
         .limit = l->o->room.limit,
-        .recompute = choice->way.recompute,
+        .recompute = qkv_saving_any(choice->way.saving),
+        .recompute_part = (int)choice->way.saving.again,
+        .recompute_every = choice->way.saving.every,
+        .ffn_chunk = choice->way.saving.ffn_rows,
+        .recompute_share = l->plan.recompute_share,
         .piece_tokens = choice->way.piece_tokens,
     };
     emit(l, &event);
@@ -404,6 +452,8 @@ static qkv_status memory(loop *l) {
         QKV_TRY(qkv_alloc(l->ctx, l->s.blocks, sizeof(real), &l->s.average));
         memcpy(l->s.average, l->s.weights, (size_t)l->s.blocks * sizeof(real));
     }
+    if (watched(l))
+        QKV_TRY(qkv_monitor_create(l->ctx, l->task->reg, l->task->attention_layers, l->task->attention_heads, &l->monitor));
     l->s.snapshots = (qkv_snapshots){.slots = snapshot_slots(l), .size = l->s.blocks};
     if (l->s.snapshots.slots > 0) QKV_TRY(qkv_alloc(l->ctx, l->s.snapshots.slots * l->s.blocks, sizeof(real), &l->s.snapshots.blocks));
     QKV_TRY(qkv_arena_create(l->ctx, l->plan.arena, &l->x.arena));
@@ -452,6 +502,7 @@ qkv_status qkv_loop_run(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_optio
     qkv_free(ctx, l.s.kept);
     qkv_free(ctx, l.s.average);
     qkv_free(ctx, l.s.snapshots.blocks);
+    qkv_monitor_free(l.monitor);
     qkv_arena_free(ctx, &l.x.arena);
     return status;
 }

@@ -28,6 +28,9 @@ typedef struct qkv_task {
     const qkv_reg *reg;
     int64_t rows;          /* training rows */
     const int64_t *offset; /* [rows + 1] where each row's tokens start: the lengths that batches are cut by */
+    /* Of rows that are read by segments (qkv_ragged), else NULL: what memory depends on, too. */
+    const int64_t *segment_at;
+    const int32_t *segment_size;
 
     /* How many terms the loss of these rows has. NULL: one a row. */
     int64_t (*units)(void *self, const int64_t *rows, int64_t count);
@@ -39,6 +42,10 @@ typedef struct qkv_task {
     /* Scores the dev set with x->weights, which are those after x->step steps; x->plan: books the largest batch. Must not
      * allocate. NULL: there is no dev set, and the last weights are kept. */
     qkv_status (*evaluate)(void *self, qkv_exec *x, qkv_task_score *score);
+    /* Goes forward over these rows, without dropout, for the monitor (x->watch); x->plan: books only. Must not allocate. NULL: attention
+     * is not looked at. */
+    qkv_status (*probe)(void *self, qkv_exec *x, const int64_t *rows, int64_t count);
+    int64_t attention_layers, attention_heads; /* that it goes through */
     /* The weights that training starts from are worth keeping: they are evaluated first and take part in the choice. */
     bool start_counts;
 
@@ -67,6 +74,7 @@ typedef struct qkv_loop_options {
     double lr, embedding_lr, weight_decay, beta1, beta2, epsilon;
     bool lazy_embedding;
     double clip;     /* 0: none */
+    int64_t monitor; /* steps between two looks of the monitor; 0: there is none */
     double checkpoint; /* seconds between two calls of it; 0: when stopped only */
     double evaluate; /* epochs between evaluations, which happen once a step at most; 0: at the end only */
     int64_t patience; /* evaluations in a row that are not the best so far, after which training ends; 0: never */

@@ -4,6 +4,7 @@
 
 #include "base/cpu.h"
 #include "ops/optimizer.h"
+#include "train/monitor.h"
 
 static const double LONG = 2; /* seconds of planning that are said */
 
@@ -11,6 +12,7 @@ static const double LONG = 2; /* seconds of planning that are said */
  * any of these needs no plan of its own. */
 typedef struct shape {
     int64_t tokens, rows, longest, units;
+    int64_t segments, most_segments, longest_segment; /* of all rows, of one, and in tokens */
 } shape;
 
 typedef struct planner {
@@ -28,7 +30,8 @@ static void clear_arena(qkv_arena *a) {
 }
 
 static bool covers(shape a, shape b) {
-    return a.tokens >= b.tokens && a.rows >= b.rows && a.longest >= b.longest && a.units >= b.units;
+    return a.tokens >= b.tokens && a.rows >= b.rows && a.longest >= b.longest && a.units >= b.units && a.segments >= b.segments &&
+           a.most_segments >= b.most_segments && a.longest_segment >= b.longest_segment;
 }
 
 static bool planned(const planner *p, shape s) {
@@ -52,12 +55,22 @@ static qkv_status remember(planner *p, shape s) {
     return QKV_OK;
 }
 
+static void measure_segments(const qkv_task *t, int64_t row, shape *s) {
+    if (!t->segment_at) return;
+    const int64_t from = t->segment_at[row], to = t->segment_at[row + 1];
+    s->segments += to - from;
+    if (to - from > s->most_segments) s->most_segments = to - from;
+    for (int64_t i = from; i < to; i++)
+        if (t->segment_size[i] > s->longest_segment) s->longest_segment = t->segment_size[i];
+}
+
 static qkv_status plan_piece(planner *p, const int64_t *rows, int64_t count, bool always) {
     shape s = {.rows = count, .units = p->task->units ? p->task->units(p->task->self, rows, count) : count};
     for (int64_t i = 0; i < count; i++) {
         int64_t n = p->task->offset[rows[i] + 1] - p->task->offset[rows[i]];
         s.tokens += n;
         if (n > s.longest) s.longest = n;
+        measure_segments(p->task, rows[i], &s);
     }
     bool known = planned(p, s);
     if (known && !always) return QKV_OK;
@@ -75,6 +88,20 @@ int64_t qkv_loop_piece(const qkv_task *task, const qkv_loop_options *o, const in
         if (to > from && tokens > o->piece_tokens) break;
     }
     return to;
+}
+
+int64_t qkv_loop_probe(const qkv_task *task, const qkv_loop_options *o, int64_t *rows) {
+    const int64_t piece = o->piece_tokens > 0 ? o->piece_tokens : o->batch_tokens;
+    const int64_t most = piece < QKV_MONITOR_PROBE_TOKENS ? piece : QKV_MONITOR_PROBE_TOKENS;
+    int64_t want = task->rows < QKV_MONITOR_PROBE_ROWS ? task->rows : QKV_MONITOR_PROBE_ROWS, tokens = 0, count = 0;
+    if (o->batch_rows > 0 && o->batch_rows < want) want = o->batch_rows;
+    for (int64_t i = 0; i < want; i++) {
+        const int64_t row = i * task->rows / want;
+        tokens += task->offset[row + 1] - task->offset[row];
+        if (count > 0 && tokens > most) break;
+        rows[count++] = row;
+    }
+    return count;
 }
 
 static qkv_status plan_batch(planner *p, const int64_t *rows, int64_t count, bool always) {
@@ -103,6 +130,13 @@ qkv_status qkv_loop_batches(qkv_ctx *ctx, const qkv_task *task, const qkv_loop_o
     return qkv_batches_make(ctx, task->offset, task->rows, o->batch_tokens, max_rows, o->seed, epoch, batches);
 }
 
+static double share_again(const qkv_tally *t) {
+    double again = 0;
+    for (int k = 0; k < QKV_CLASSES; k++) again += t->flops[QKV_PASS_RECOMPUTE][k];
+    const double others = qkv_tally_flops(t) - again;
+    return others > 0 ? again / others : 0;
+}
+
 static qkv_status plan_epoch(planner *p, int64_t epoch, qkv_loop_plan *plan) {
     qkv_batches b;
     QKV_TRY(qkv_loop_batches(p->ctx, p->task, p->o, epoch, &b));
@@ -115,6 +149,7 @@ static qkv_status plan_epoch(planner *p, int64_t epoch, qkv_loop_plan *plan) {
     if (epoch == 0) {
         plan->batches_per_epoch = b.count;
         plan->flops_per_step = qkv_tally_flops(&p->x.tally) / (double)windows;
+        plan->recompute_share = share_again(&p->x.tally);
     }
     plan->steps += windows;
     qkv_batches_free(p->ctx, &b);
@@ -141,6 +176,20 @@ static qkv_status plan_evaluation(planner *p) {
     return p->task->evaluate(p->task->self, &p->x, &score);
 }
 
+static qkv_status plan_probe(planner *p) {
+    int64_t rows[QKV_MONITOR_PROBE_ROWS];
+    qkv_watch watch = {.layers = p->task->attention_layers, .heads = p->task->attention_heads};
+    const int64_t count = qkv_loop_probe(p->task, p->o, rows);
+    if (!p->task->probe || p->o->monitor <= 0 || count == 0) return QKV_OK;
+    p->x.keep = p->x.train = false;
+    p->x.pass = QKV_PASS_FORWARD;
+    clear_arena(&p->x.arena);
+    p->x.watch = &watch;
+    const qkv_status status = p->task->probe(p->task->self, &p->x, rows, count);
+    p->x.watch = NULL;
+    return status;
+}
+
 /* Every batch of every epoch is looked at: the memory of a run is that of its largest one. */
 static void tell_if_long(const planner *p, double begun, int64_t epoch, qkv_loop_plan *plan) {
     const double seconds = qkv_now() - begun, epochs = p->o->steps > 0 ? (double)p->o->steps / (double)plan->steps * (double)(epoch + 1) : p->o->epochs;
@@ -158,6 +207,7 @@ static qkv_status plan_all(planner *p, qkv_loop_plan *plan) {
         tell_if_long(p, begun, epoch, plan);
     }
     if (plan->steps > 0) QKV_TRY(plan_update(p, plan));
+    if (plan->steps > 0) QKV_TRY(plan_probe(p));
     if (p->task->evaluate) QKV_TRY(plan_evaluation(p));
     plan->arena = p->x.arena.peak;
     return QKV_OK;

@@ -101,8 +101,13 @@ has out '^1 sequence of 24 tokens; forward, f32$'
 run 0 flops "$model" --no-time --json
 flops=$(json out flops.total)
 parameters=$(json out parameters.total)
+linear="$(json out linear.features) $(json out linear.weights) $(json out linear.flops_at_most)"
 run 0 info "$model" --json
 is "parameters in info" "$(json out parameter_count)" "$parameters"
+# The linear model beside it: a weight a class of each run, and a bias; 24 tokens begin 4 runs each at most.
+features=$(json out linear.runs)
+classes=$(json out config.classes)
+is "linear model" "$linear" "$features $(((features + 1) * classes)) $((24 * ($(json out config.ngrams) + 2) * classes))"
 awk -v a="$flops" -v b="$(json out flops_per_token.24)" 'BEGIN { exit !((a / 24 - b) ^ 2 < 1e-12 * b * b) }' || fail "info and flops differ: $flops"
 run 0 flops "$model" --seq 3 --batch 7 --train --dtype bf16 --no-time
 has out '^7 sequences of 3 tokens; forward, backward, update, bf16$'

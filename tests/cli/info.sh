@@ -27,7 +27,7 @@ has out '^labels +3: deep blue, green, red$'
 has out '^parameters +[0-9,]+$'
 has out '^in memory +[0-9.]+ [kM]B'
 has out 'FLOP a token$'
-for name in vocab classes layers dim heads kv_heads ffn max_length position pooling norm activation post_norm bias dropout; do
+for name in vocab classes layers dim heads kv_heads ffn max_length position pooling norm activation bias dropout; do
     has out "^  $name +[^ ]"
 done
 has out '^  kind +bpe$'

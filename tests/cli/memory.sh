@@ -37,7 +37,7 @@ for share in 97 75 58; do
     [ "$at" -le $limit ] || fail "limit $limit, planned $at"
     is "the limit" "$(json summary plan.limit)" $limit
     [ -n "${QKV_SANITIZED:-}" ] || [ "$(cat peak)" -le "$at" ] || fail "limit $limit, planned $at, measured $(cat peak)"
-    has err '^memory .* planned, .* of it activations; batches (in pieces of [0-9,]+ tokens|row by row)|; blocks computed again'
+    has err '^memory .* planned, .* of it activations; batches (in pieces of [0-9,]+ tokens|row by row)|computed again .*more operations'
     [ "$(json summary plan.piece_tokens)" -gt 0 ] && limits=$((limits + 1))
 done
 at_least "limits that pieces met" $limits 2
@@ -50,10 +50,26 @@ same once again
 # shellcheck disable=SC2086
 run 0 train classify train.tsv -o again $some --recompute blocks --json
 is "recomputed" "$(json out plan.recompute)" true
-has err 'of it activations; blocks computed again$'
+has err 'of it activations; blocks computed again \([0-9]+ % more operations\)$'
 "$QKV" predict asked train.tsv > one 2> /dev/null
 "$QKV" predict again train.tsv > out 2> /dev/null
 same one out
+for way in sqrt attention pointwise "blocks --recompute-every 2" "none --ffn-chunk 64" "attention --ffn-chunk 200"; do
+    # shellcheck disable=SC2086
+    run 0 train classify train.tsv -o again $some --recompute $way --json
+    "$QKV" predict again train.tsv > out 2> /dev/null
+    same one out
+done
+
+# A reversible network needs less, tells how well it rebuilt, and is one for good.
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o turned $some --layers 6 --reversible --json
+has err '^reversible +rows were rebuilt to within [0-9.e-]+ of the largest number in them$'
+turned=$(json out plan.activation_bytes)
+# shellcheck disable=SC2086
+run 0 train classify train.tsv -o again $some --layers 6 --recompute none --json
+[ "$turned" -lt $(($(json out plan.activation_bytes) / 2)) ] || fail "a reversible network planned $turned"
+run 0 predict turned train.tsv
 
 # A refusal: nothing is written, and what it offers fits.
 # shellcheck disable=SC2086
@@ -100,5 +116,11 @@ run 2 train classify train.tsv -o x --memory 2GB
 has err '--memory=2GB: expected a size from 0 to 1024T: bytes, or a number and k, M, G or T \(k: 1024 bytes\)'
 run 2 train classify train.tsv -o x --memory -1
 run 2 train classify train.tsv -o x --recompute yes
-has err 'recompute=yes: expected one of none\|blocks\|auto'
+has err 'recompute=yes: expected one of none\|blocks\|sqrt\|attention\|pointwise\|auto'
+run 2 train classify train.tsv -o x --recompute-every 2
+has err '--recompute-every has no effect without --recompute blocks$'
+run 2 train classify train.tsv -o x --reversible --recompute blocks
+has err '--recompute has no effect with --reversible$'
+run 2 train classify train.tsv -o x --reversible --norm-place post
+has err 'reversible: .* norm_place=pre or sandwich and residual=plain, not post and plain'
 finish

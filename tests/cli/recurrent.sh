@@ -21,6 +21,12 @@ run 0 train classify "$train" -o pre --model bigru --cell reset-before --dim 16 
 # Without attention pooling there are no heads to divide the width.
 run 0 train classify "$train" -o odd --model lstm --dim 33 --steps 2 --pooling mean
 run 0 test odd "$train"
+run 0 info odd
+hasnt out '^  heads '
+run 0 train classify "$train" -o ends --model bilstm --dim 16 --steps 2 --pooling last
+run 0 info ends
+has out '^  pooling  *last$'
+run 0 test ends "$train"
 
 # One line each: what is wrong | what is said.
 while IFS='|' read -r given said; do

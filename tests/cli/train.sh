@@ -16,6 +16,19 @@ is "step lines" "$(json log event | grep -c '^step$')" 3
 at_least "evaluation lines" "$(json log event | grep -c '^evaluation$')" 1
 is "lines" "$(lines log)" "$(json log event | lines /dev/stdin)"
 is "no other files" "$(ls)" "$(printf 'a\nerr\nlog\nout')"
+# Being watched changes no bit of the model; a look has entropy and score of each head, and the norm of each layer.
+run 0 train classify "$train" -o watched $quick --monitor --monitor-every 2 --log watch --json
+cmp -s a watched || fail "--monitor changed the model"
+is "looks" "$(json watch event | grep -c '^monitor$')" 2
+grep '"event":"monitor"' watch | head -1 > look
+for field in entropy.0.0 score.0.0 parts.head.gradient_norm gradient_norm; do
+    json look "$field" | grep -q '^[0-9.e-]*$' || fail "no number for $field in a look of --monitor"
+done
+is "looks in the summary" "$(json out monitor.looks)" 2
+has err '^monitor  '
+run 2 train classify "$train" -o m $quick --monitor-every 5
+has err '[-]-monitor'
+rm -f watched watch look m
 grep '"event":"step"' log > steps
 at_least "loss" "$(json steps loss | head -n 1)" 0.5
 rm steps

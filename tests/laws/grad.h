@@ -127,6 +127,8 @@ enum { GRAD_SEQUENCES = 4, GRAD_ROWS = 9 };
 static const int64_t GRAD_OFFSET[GRAD_SEQUENCES + 1] = {0, 3, 3, 4, 9};
 static const uint64_t GRAD_KEYS[GRAD_ROWS] = {101, 102, 103, 104, 105, 106, 107, 108, 109};
 static const int32_t GRAD_IDS[GRAD_ROWS] = {1, 0, 3, 3, 2, 3, 6, 1, 1};
-static inline qkv_batch grad_batch(void) { return (qkv_batch){GRAD_SEQUENCES, GRAD_OFFSET, GRAD_IDS, GRAD_KEYS, GRAD_KEYS}; }
+static inline qkv_batch grad_batch(void) {
+    return (qkv_batch){.n_seq = GRAD_SEQUENCES, .offset = GRAD_OFFSET, .ids = GRAD_IDS, .seq_key = GRAD_KEYS, .row_key = GRAD_KEYS};
+}
 
 #endif

@@ -8,13 +8,17 @@
 #include "layers/head.h"
 #include "layers/masked_head.h"
 #include "layers/pooling_layer.h"
+#include "layers/positions.h"
 #include "layers/recurrent.h"
 
 enum { GRAD_DIM = 8 };
 
 static qkv_block_shape grad_shape(int i) {
     return (qkv_block_shape){.dim = GRAD_DIM, .heads = 4, .kv_heads = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1, .head_dim = i % 2 ? 3 : 2, .ffn = 11,
-                             .norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER, .activation = (qkv_activation)(i % 6), .post_norm = i / 2 % 2,
+                             .norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER, .activation = (qkv_activation)(i % 6),
+                             .norm_place = i % 5 == 4 ? QKV_NORM_SANDWICH : (qkv_norm_place)(i / 2 % 2),
+                             .residual = i == 3 || i == 7 ? QKV_RESIDUAL_DEEPNORM : i > 9 ? QKV_RESIDUAL_NONE : QKV_RESIDUAL_PLAIN,
+                             .qk_norm = i % 4 == 1, .softcap = i % 4 == 2 ? 2 : 0, .unscaled = i == 5,
                              .bias = i % 4 < 2, .span = i % 3 == 1 ? (qkv_span){1, 2} : (qkv_span){-1, -1}, .norm_epsilon = 1e-5,
                              .dropout = 0.3, .attention_dropout = 0.2, .layers = 2};
 }
@@ -34,6 +38,7 @@ static void case_attention_layer(void) {
         qkv_attention_layer l;
         qkv_block_shape shape = grad_shape(i);
         shape.no_output = i >= 6;
+        if (i % 3 == 1) shape.pattern = (qkv_pattern){.global_first = 1, .global_every = 4}, shape.global_projection = !shape.qk_norm;
         if (shape.no_output) shape.head_dim = GRAD_DIM / shape.heads;
         NET_OK(&g.ctx, qkv_attention_layer_declare(&l, &g.reg, "", &shape, 0));
         grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
@@ -42,6 +47,106 @@ static void case_attention_layer(void) {
         grad_check(&g, run_attention_layer);
         grad_end(&g);
     }
+}
+
+/* ---- projections of global tokens ---- */
+
+typedef struct global_projection_user {
+    qkv_global_projection l;
+    qkv_attention_shape s;
+} global_projection_user;
+
+/* The output: queries, then keys and values of all rows, as rows of the width of the latter. */
+static void run_global_projection(grad_case *g, bool backward) {
+    const global_projection_user *u = g->user;
+    const int64_t globals = qkv_attention_globals(&u->s);
+    qkv_mat in = grad_mat(g->in[0].value, GRAD_ROWS, GRAD_DIM), din = grad_mat(g->in[0].grad, GRAD_ROWS, GRAD_DIM);
+    qkv_global_saved saved, d = {0};
+    GRAD_OK(qkv_global_projection_forward(&g->x, &u->l, &u->s, in, true, &saved));
+    const qkv_mat q = {g->out.p, globals, saved.queries.cols, g->out.ld}, kv = {g->out.p + globals * g->out.ld, GRAD_ROWS, saved.keys.cols, g->out.ld};
+    for (int64_t r = 0; r < globals; r++) memcpy(q.p + r * q.ld, saved.queries.p + r * saved.queries.ld, (size_t)q.cols * sizeof(real));
+    for (int64_t r = 0; r < GRAD_ROWS; r++) memcpy(kv.p + r * kv.ld, saved.keys.p + r * saved.keys.ld, (size_t)kv.cols * sizeof(real));
+    if (!backward) return;
+    d.queries = (qkv_mat){g->dout.p, globals, q.cols, g->dout.ld};
+    d.keys = (qkv_mat){g->dout.p + globals * g->dout.ld, GRAD_ROWS, kv.cols, g->dout.ld};
+    memset(din.p, 0, GRAD_ROWS * GRAD_DIM * sizeof(real));
+    GRAD_OK(qkv_global_projection_backward(&g->x, &u->l, &u->s, in, &saved, &d, din));
+}
+
+static void case_global_projection(void) {
+    grad_case g;
+    grad_start(&g);
+    global_projection_user u = {.s = {.sequences = GRAD_SEQUENCES, .q_offset = GRAD_OFFSET, .k_offset = GRAD_OFFSET, .pattern = {.global_every = 2}}};
+    qkv_block_shape shape = grad_shape(0);
+    shape.global_projection = true;
+    shape.kv_heads = shape.heads / 2;
+    NET_OK(&g.ctx, qkv_global_projection_declare(&u.l, &g.reg, "", &shape));
+    grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
+    grad_ready(&g, qkv_attention_globals(&u.s) + GRAD_ROWS, shape.heads * shape.head_dim);
+    g.user = &u;
+    grad_check(&g, run_global_projection);
+    grad_end(&g);
+}
+
+/* ---- positions: of the layers' scores, and added to rows ---- */
+
+typedef struct positions_user {
+    qkv_relative relative;
+    qkv_attention_layer first, second; /* that share it */
+    qkv_absolute absolute;
+} positions_user;
+
+static void run_positions(grad_case *g, bool backward) {
+    positions_user *u = (positions_user *)g->user;
+    qkv_batch batch = grad_batch();
+    qkv_attention_saved one, two;
+    qkv_mat in, middle, dmiddle, din;
+    GRAD_OK(qkv_relative_begin(&g->x, &u->relative, &batch));
+    GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, GRAD_DIM, &in));
+    GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, GRAD_DIM, &middle));
+    memcpy(in.p, g->in[0].value, GRAD_ROWS * GRAD_DIM * sizeof(real));
+    GRAD_OK(qkv_absolute_forward(&g->x, &u->absolute, &batch, in));
+    GRAD_OK(qkv_attention_layer_forward(&g->x, &u->first, &batch, in, middle, &one));
+    GRAD_OK(qkv_attention_layer_forward(&g->x, &u->second, &batch, middle, g->out, &two));
+    if (!backward) return;
+    GRAD_OK(qkv_temp(&g->x, GRAD_ROWS, GRAD_DIM, &dmiddle));
+    din = grad_mat(g->in[0].grad, GRAD_ROWS, GRAD_DIM);
+    GRAD_OK(qkv_attention_layer_backward(&g->x, &u->second, &batch, g->dout, dmiddle, &two));
+    GRAD_OK(qkv_attention_layer_backward(&g->x, &u->first, &batch, dmiddle, din, &one));
+    GRAD_OK(qkv_absolute_backward(&g->x, &u->absolute, &batch, din));
+}
+
+static void one_positions(qkv_position_shape p, int64_t head_dim) {
+    grad_case g;
+    grad_start(&g);
+    positions_user u;
+    qkv_block_shape shape = grad_shape(p.causal ? 1 : 0);
+    shape.span = p.causal ? (qkv_span){-1, 0} : (qkv_span){-1, -1};
+    shape.head_dim = head_dim;
+    p.rope.base = 100;
+    NET_OK(&g.ctx, qkv_absolute_declare(&u.absolute, &g.reg, "", GRAD_DIM, &p));
+    NET_OK(&g.ctx, qkv_relative_declare(&u.relative, &g.reg, "", shape.heads, shape.head_dim, &p));
+    shape.relative = &u.relative;
+    NET_OK(&g.ctx, qkv_attention_layer_declare(&u.first, &g.reg, "first.", &shape, 0));
+    NET_OK(&g.ctx, qkv_attention_layer_declare(&u.second, &g.reg, "second.", &shape, 1));
+    grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
+    grad_ready(&g, GRAD_ROWS, GRAD_DIM);
+    g.user = &u;
+    grad_check(&g, run_positions);
+    grad_end(&g);
+}
+
+static void case_positions(void) {
+    for (int causal = 0; causal < 2; causal++) {
+        one_positions((qkv_position_shape){.kind = QKV_POSITION_T5, .buckets = 6, .reach = 4, .causal = causal}, 2);
+        one_positions((qkv_position_shape){.kind = QKV_POSITION_SHAW, .reach = 2 + causal, .causal = causal}, 3);
+        one_positions((qkv_position_shape){.kind = QKV_POSITION_ALIBI, .causal = causal}, 2);
+        one_positions((qkv_position_shape){.kind = QKV_POSITION_ROPE, .part = causal ? 0.5 : 1, .pairs = (qkv_rope_pairs)causal, .causal = causal}, 4);
+    }
+    for (int beyond = QKV_BEYOND_CLAMP; beyond <= QKV_BEYOND_INTERPOLATE; beyond++)
+        one_positions((qkv_position_shape){.kind = QKV_POSITION_LEARNED, .length = 3, .beyond = (qkv_position_beyond)beyond}, 2);
+    for (int stretch = QKV_STRETCH_LINEAR; stretch <= QKV_STRETCH_YARN; stretch++)
+        one_positions((qkv_position_shape){.kind = QKV_POSITION_ROPE, .part = 1, .rope = {.stretch = (qkv_rope_stretch)stretch, .factor = 3, .length = 9}}, 4);
 }
 
 static void run_ffn(grad_case *g, bool backward) {
@@ -98,7 +203,8 @@ static void case_embedding_layer(void) {
         grad_case g;
         grad_start(&g);
         qkv_embedding_layer l;
-        NET_OK(&g.ctx, qkv_embedding_layer_declare(&l, &g.reg, 7, 5, 6, (qkv_position)i, 0.3));
+        const qkv_position_shape position = {.kind = (qkv_position)i, .length = 6};
+        NET_OK(&g.ctx, qkv_embedding_layer_declare(&l, &g.reg, 7, 5, &position, 0.3));
         grad_ready(&g, GRAD_ROWS, 5);
         g.user = &l;
         grad_check(&g, run_embedding_layer);
@@ -114,11 +220,12 @@ static void run_pooling_layer(grad_case *g, bool backward) {
 }
 
 static void case_pooling_layer(void) {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         grad_case g;
         grad_start(&g);
         qkv_pooling_layer l;
-        NET_OK(&g.ctx, qkv_pooling_layer_declare(&l, &g.reg, (qkv_pooling)i, GRAD_DIM, 4));
+        NET_OK(&g.ctx, qkv_pooling_layer_declare(&l, &g.reg, "", i < 5 ? (qkv_pooling)i : QKV_POOL_LAST, GRAD_DIM, 4));
+        l.both = i == 5;
         grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
         grad_ready(&g, GRAD_SEQUENCES, GRAD_DIM);
         g.user = &l;
@@ -175,8 +282,8 @@ static void case_masked_head(void) {
 static void run_recurrent(grad_case *g, bool backward) {
     qkv_batch batch = grad_batch();
     qkv_recurrent_saved saved;
-    GRAD_OK(qkv_recurrent_forward(&g->x, g->user, &batch, grad_mat(g->in[0].value, GRAD_ROWS, 5), g->out, &saved));
-    if (backward) GRAD_OK(qkv_recurrent_backward(&g->x, g->user, &batch, g->dout, grad_mat(g->in[0].grad, GRAD_ROWS, 5), &saved));
+    GRAD_OK(qkv_recurrent_forward(&g->x, g->user, &batch, NULL, grad_mat(g->in[0].value, GRAD_ROWS, 5), g->out, &saved));
+    if (backward) GRAD_OK(qkv_recurrent_backward(&g->x, g->user, &batch, NULL, g->dout, grad_mat(g->in[0].grad, GRAD_ROWS, 5), &saved));
 }
 
 static void case_recurrent(void) {

@@ -6,12 +6,15 @@
 #include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/embedding.h"
+#include "ops/global_rows.h"
+#include "ops/head_norm.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/loss_sigmoid.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/pooling.h"
+#include "ops/position.h"
 #include "ops/recurrence.h"
 #include "ops/residual.h"
 
@@ -52,14 +55,25 @@ static void run_attention(grad_case *g, bool backward) {
     const attention_user *u = g->user;
     qkv_attention_shape shape = u->s, *s = &shape;
     if (s->bias) shape.bias = g->in[3].value;
+    const grad_buffer *vectors = g->in + (s->bias ? 4 : 3);
+    if (s->shaw_keys) shape.shaw_keys = vectors[0].value, shape.shaw_values = vectors[1].value;
     qkv_heads q = {g->in[0].value, s->heads * s->dim, s->dim}, k = {g->in[1].value, s->kv_heads * s->dim, s->dim};
     qkv_heads v = {g->in[2].value, s->kv_heads * s->value_dim, s->value_dim}, o = qkv_heads_of(g->out, s->value_dim);
+    qkv_apart apart;
+    if (s->apart) {
+        const grad_buffer *of = g->in + 3;
+        const int64_t rows[] = {s->heads * s->dim, s->kv_heads * s->dim, s->kv_heads * s->value_dim};
+        apart = (qkv_apart){{of[0].value, rows[0], s->dim}, {of[1].value, rows[1], s->dim}, {of[2].value, rows[2], s->value_dim},
+                            {of[0].grad, rows[0], s->dim},  {of[1].grad, rows[1], s->dim},  {of[2].grad, rows[2], s->value_dim}};
+        shape.apart = &apart;
+    }
     qkv_mat lse;
     GRAD_OK(qkv_keep(&g->x, s->heads, u->q_rows, &lse));
     GRAD_OK(qkv_attend_forward(&g->x, s, q, k, v, o, lse.p));
     if (!backward) return;
     qkv_heads dq = {g->in[0].grad, q.row, q.head}, dk = {g->in[1].grad, k.row, k.head}, dv = {g->in[2].grad, v.row, v.head};
     if (s->bias) shape.bias_grad = g->in[3].grad;
+    if (s->shaw_keys) shape.shaw_dkeys = vectors[0].grad, shape.shaw_dvalues = vectors[1].grad;
     GRAD_OK(qkv_attend_backward(&g->x, s, q, k, v, o, lse.p, qkv_heads_of(g->dout, s->value_dim), dq, dk, dv));
 }
 
@@ -79,12 +93,23 @@ static void one_attention(qkv_attention_shape s) {
         grad_input(&g, "k", u.k_rows * s.kv_heads * s.dim);
         grad_input(&g, "v", u.k_rows * s.kv_heads * s.value_dim);
         if (s.bias) grad_input(&g, "bias", s.heads * (2 * s.bias_reach + 1));
+        if (s.shaw_keys) {
+            grad_input(&g, "vectors of keys", (2 * s.shaw_reach + 1) * s.dim);
+            grad_input(&g, "vectors of values", (2 * s.shaw_reach + 1) * s.value_dim);
+        }
+        if (s.apart) {
+            grad_input(&g, "q of global tokens", qkv_attention_globals(&s) * s.heads * s.dim);
+            grad_input(&g, "k of global tokens", u.k_rows * s.kv_heads * s.dim);
+            grad_input(&g, "v of global tokens", u.k_rows * s.kv_heads * s.value_dim);
+        }
         grad_ready(&g, u.q_rows, s.heads * s.value_dim);
         g.user = &u;
         grad_check(&g, run_attention);
         grad_end(&g);
     }
 }
+
+static void case_patterns(void);
 
 static void case_attention(void) {
     static const float slopes[4] = {0.5f, 0.25f, 0.125f, 1};
@@ -97,6 +122,11 @@ static void case_attention(void) {
     one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 3, .value_dim = 3, .left = -1, .right = -1, .bias = &some, .bias_reach = 2});
     one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 2, .dim = 2, .value_dim = 3, .left = 2, .right = 0, .softcap = 2, .bias = &some,
                                         .bias_reach = 9, .dropout = {.p = (real)0.3, .key = 9}});
+    one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 3, .value_dim = 2, .left = -1, .right = -1, .shaw_keys = &some,
+                                        .shaw_values = &some, .shaw_reach = 2});
+    one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 2, .dim = 2, .value_dim = 3, .left = 3, .right = 1, .softcap = 2, .bias = &some,
+                                        .bias_reach = 3, .shaw_keys = &some, .shaw_values = &some, .shaw_reach = 1,
+                                        .dropout = {.p = (real)0.3, .key = 9}});
     for (int interleaved = 0; interleaved < 2; interleaved++)
         one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 5, .value_dim = 3, .left = -1, .right = 1, .rope_cos = cosine,
                                             .rope_sin = sine, .rope_dim = 4, .rope_offset = 5, .rope_interleaved = interleaved != 0});
@@ -105,6 +135,47 @@ static void case_attention(void) {
     one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 1, .dim = 3, .value_dim = 2, .left = 1, .right = 1, .softcap = 2});
     one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 4, .dim = 2, .value_dim = 3, .left = 2, .right = -1, .alibi = slopes});
     one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 3, .value_dim = 3, .left = -1, .right = -1, .dropout = {.p = (real)0.3, .key = 9}});
+    case_patterns();
+}
+
+static void case_patterns(void) {
+    static const real some = 0;
+    static const qkv_apart own;
+    real cosine[20 * 2], sine[20 * 2];
+    for (int i = 0; i < 40; i++) {
+        cosine[i] = (real)cos(i * 0.3);
+        sine[i] = (real)sin(i * 0.3);
+    }
+    const qkv_pattern globals = {.global_first = 1, .global_every = 3}, dilated = {.dilation = 2, .global_every = 4},
+                      random = {.random_blocks = 1, .block = 2, .global_first = 1};
+    for (int apart = 0; apart < 2; apart++)
+        one_attention((qkv_attention_shape){.heads = 4, .kv_heads = 2, .dim = 3, .value_dim = 2, .left = 1, .right = apart ? 1 : 0,
+                                            .pattern = globals, .apart = apart ? &own : NULL, .dropout = {.p = (real)0.3, .key = 9}});
+    one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 1, .dim = 2, .value_dim = 3, .left = 1, .right = 1, .softcap = 2, .bias = &some,
+                                        .bias_reach = 3, .pattern = dilated});
+    one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 2, .dim = 5, .value_dim = 3, .left = 0, .right = 0, .rope_cos = cosine,
+                                        .rope_sin = sine, .rope_dim = 4, .rope_offset = 5, .pattern = random});
+}
+
+/* ---- rows of global tokens ---- */
+
+static void run_global_rows(grad_case *g, bool backward) {
+    const qkv_attention_shape *s = g->user;
+    GRAD_OK(qkv_global_rows_forward(&g->x, s, grad_mat(g->in[0].value, GRAD_ROWS, 3), g->out));
+    if (!backward) return;
+    memset(g->in[0].grad, 0, GRAD_ROWS * 3 * sizeof(real));
+    GRAD_OK(qkv_global_rows_backward(&g->x, s, g->dout, grad_mat(g->in[0].grad, GRAD_ROWS, 3)));
+}
+
+static void case_global_rows(void) {
+    grad_case g;
+    grad_start(&g);
+    qkv_attention_shape s = {.sequences = GRAD_SEQUENCES, .q_offset = GRAD_OFFSET, .k_offset = GRAD_OFFSET, .pattern = {.global_every = 2}};
+    grad_input(&g, "rows", GRAD_ROWS * 3);
+    grad_ready(&g, qkv_attention_globals(&s), 3);
+    g.user = &s;
+    grad_check(&g, run_global_rows);
+    grad_end(&g);
 }
 
 /* ---- norm ---- */
@@ -128,6 +199,30 @@ static void case_norm(void) {
         grad_check(&g, run_norm);
         grad_end(&g);
     }
+}
+
+/* ---- norm of heads ---- */
+
+static void run_head_norm(grad_case *g, bool backward) {
+    qkv_mat rstd;
+    const size_t mark = qkv_exec_mark(&g->x);
+    GRAD_OK(qkv_temp(&g->x, 3, 4, &rstd));
+    GRAD_OK(qkv_head_norm_forward(&g->x, g->user, 3, grad_mat(g->in[0].value, 4, 15), g->out, rstd));
+    if (backward)
+        GRAD_OK(qkv_head_norm_backward(&g->x, g->user, 3, grad_mat(g->in[0].value, 4, 15), rstd, g->dout, grad_mat(g->in[0].grad, 4, 15)));
+    qkv_exec_release(&g->x, mark);
+}
+
+static void case_head_norm(void) {
+    grad_case g;
+    grad_start(&g);
+    qkv_norm_op op = {.bias = -1, .rms = true, .epsilon = 1e-5};
+    NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "gain", 1, 5, (qkv_param_kind){.value = 1, .vector = true}, &op.gain));
+    grad_input(&g, "in", 4 * 15);
+    grad_ready(&g, 4, 15);
+    g.user = &op;
+    grad_check(&g, run_head_norm);
+    grad_end(&g);
 }
 
 /* ---- activation ---- */
@@ -188,6 +283,44 @@ static void case_residual(void) {
     }
 }
 
+/* ---- positions: a table spread over longer sequences; biases by bucket ---- */
+
+static void run_between(grad_case *g, bool backward) {
+    qkv_batch batch = grad_batch();
+    memset(g->out.p, 0, (size_t)(g->out.rows * g->out.cols) * sizeof(real));
+    GRAD_OK(qkv_between_forward(&g->x, &batch, qkv_embedding_table(&g->x, 0), g->out));
+    if (backward) GRAD_OK(qkv_between_backward(&g->x, &batch, qkv_embedding_grad(&g->x, 0), g->dout));
+}
+
+static void run_buckets(grad_case *g, bool backward) {
+    const qkv_buckets *b = g->user;
+    GRAD_OK(qkv_bucket_bias(&g->x, b, qkv_embedding_table(&g->x, 0), g->out));
+    if (backward) GRAD_OK(qkv_bucket_bias_backward(&g->x, b, g->dout, qkv_embedding_grad(&g->x, 0)));
+}
+
+static void case_position(void) {
+    for (int64_t rows = 1; rows <= 5; rows++) { /* the longest sequence has 5 */
+        grad_case g;
+        grad_start(&g);
+        int64_t table;
+        NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "table", rows, 18, (qkv_param_kind){0}, &table));
+        grad_ready(&g, GRAD_ROWS, 18);
+        grad_check(&g, run_between);
+        grad_end(&g);
+    }
+    for (int causal = 0; causal < 2; causal++) {
+        grad_case g;
+        grad_start(&g);
+        int64_t table;
+        const qkv_buckets b = {.count = 8, .reach = 20, .causal = causal};
+        NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "table", 8, 3, (qkv_param_kind){0}, &table));
+        grad_ready(&g, 3, 41);
+        g.user = &b;
+        grad_check(&g, run_buckets);
+        grad_end(&g);
+    }
+}
+
 /* ---- embedding ---- */
 
 static void run_embedding(grad_case *g, bool backward) {
@@ -217,8 +350,8 @@ static void run_pooling(grad_case *g, bool backward) {
 }
 
 static void case_pooling(void) {
-    static const qkv_pool kinds[] = {QKV_POOL_OP_MEAN, QKV_POOL_OP_FIRST, QKV_POOL_OP_MAX};
-    for (int i = 0; i < 3; i++) {
+    static const qkv_pool kinds[] = {QKV_POOL_OP_MEAN, QKV_POOL_OP_FIRST, QKV_POOL_OP_MAX, QKV_POOL_OP_LAST, QKV_POOL_OP_ENDS};
+    for (int i = 0; i < 5; i++) {
         grad_case g;
         grad_start(&g);
         grad_input(&g, "in", GRAD_ROWS * 6);
@@ -332,8 +465,32 @@ static void case_optimizer(void) {
 
 /* ---- recurrence ---- */
 
+typedef struct walk_case {
+    qkv_recurrence r;
+    bool ends; /* h and c before the first step are inputs 1 and 2; the last c are outputs behind the rows */
+} walk_case;
+
+static qkv_recur_ends ends_of(grad_case *g, const walk_case *w) {
+    const int64_t out = w->r.directions * w->r.units;
+    qkv_recur_ends e = {.hidden = grad_mat(g->in[1].value, GRAD_SEQUENCES, out), .dhidden = grad_mat(g->in[1].grad, GRAD_SEQUENCES, out)};
+    if (w->r.cell != QKV_RECUR_LSTM) return e;
+    e.cells = grad_mat(g->in[2].value, GRAD_SEQUENCES, out);
+    e.dcells = grad_mat(g->in[2].grad, GRAD_SEQUENCES, out);
+    e.dlast = qkv_mat_rows(g->dout, GRAD_ROWS, GRAD_SEQUENCES);
+    return e;
+}
+
+/* The last c of each sequence: of the direction back it is in the first row. Of a sequence without rows nothing. */
+static void take_last(grad_case *g, const walk_case *w, const qkv_batch *batch, qkv_mat cells) {
+    const int64_t d = w->r.units;
+    for (int64_t s = 0; s < batch->n_seq; s++)
+        for (int64_t c = 0; c < cells.cols && batch->offset[s + 1] > batch->offset[s]; c++)
+            g->out.p[(GRAD_ROWS + s) * g->out.ld + c] = cells.p[(c < d ? batch->offset[s + 1] - 1 : batch->offset[s]) * cells.ld + c];
+}
+
 static void run_recurrence(grad_case *g, bool backward) {
-    const qkv_recurrence *r = g->user;
+    const walk_case *w = g->user;
+    const qkv_recurrence *r = &w->r;
     const int64_t wide = qkv_recurrence_gates(r), cells_wide = qkv_recurrence_cells(r), out = r->directions * r->units;
     qkv_batch batch = grad_batch();
     qkv_mat gates, cells, dhidden;
@@ -341,29 +498,34 @@ static void run_recurrence(grad_case *g, bool backward) {
     GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, cells_wide, &cells));
     GRAD_OK(qkv_keep(&g->x, GRAD_ROWS, out, &dhidden));
     memcpy(gates.p, g->in[0].value, (size_t)(GRAD_ROWS * wide) * sizeof(real));
-    GRAD_OK(qkv_recurrence_forward(&g->x, r, &batch, gates, g->out, cells));
+    const qkv_mat hidden = qkv_mat_rows(g->out, 0, GRAD_ROWS), dout = qkv_mat_rows(g->dout, 0, GRAD_ROWS);
+    const qkv_recur_ends given = w->ends ? ends_of(g, w) : (qkv_recur_ends){0}, *ends = w->ends ? &given : NULL;
+    GRAD_OK(qkv_recurrence_forward(&g->x, r, &batch, ends, gates, hidden, cells));
+    if (w->ends && r->cell == QKV_RECUR_LSTM) take_last(g, w, &batch, cells);
     if (!backward) return;
-    GRAD_OK(qkv_recurrence_backward(&g->x, r, &batch, g->dout, gates, g->out, cells));
+    GRAD_OK(qkv_recurrence_backward(&g->x, r, &batch, ends, dout, gates, hidden, cells));
     memcpy(g->in[0].grad, gates.p, (size_t)(GRAD_ROWS * wide) * sizeof(real));
 }
 
-static void one_recurrence(qkv_recur_cell cell, int64_t units, int directions, bool peepholes) {
+static void one_recurrence(qkv_recur_cell cell, int64_t units, int directions, bool peepholes, bool ends) {
     grad_case g;
     grad_start(&g);
-    qkv_recurrence r = {cell, units, directions, {{-1, -1, -1}, {-1, -1, -1}}};
-    const bool apart = cell == QKV_RECUR_GRU_BEFORE;
+    walk_case w = {.r = {cell, units, directions, {{-1, -1, -1}, {-1, -1, -1}}}, .ends = ends};
+    const bool apart = cell == QKV_RECUR_GRU_BEFORE, lstm = cell == QKV_RECUR_LSTM;
     const int64_t gates = apart ? 2 : qkv_recur_gates(cell);
     for (int i = 0; i < directions; i++) {
-        qkv_recur_params *of = &r.of[i];
+        qkv_recur_params *of = &w.r.of[i];
         const qkv_param_kind matrix = {.matrix = true}, vector = {.vector = true};
         NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "weight", gates * units, units, matrix, &of->weight));
         if (apart) NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "candidate", units, units, matrix, &of->candidate));
         if (cell == QKV_RECUR_GRU || peepholes)
             NET_OK(&g.ctx, qkv_reg_add(&g.reg, "", "vector", 1, peepholes ? 3 * units : units, vector, &of->vector));
     }
-    grad_input(&g, "what comes from below", GRAD_ROWS * qkv_recurrence_gates(&r));
-    grad_ready(&g, GRAD_ROWS, directions * units);
-    g.user = &r;
+    grad_input(&g, "what comes from below", GRAD_ROWS * qkv_recurrence_gates(&w.r));
+    if (ends) grad_input(&g, "h before the first step", GRAD_SEQUENCES * directions * units);
+    if (ends && lstm) grad_input(&g, "c before the first step", GRAD_SEQUENCES * directions * units);
+    grad_ready(&g, GRAD_ROWS + (ends && lstm ? GRAD_SEQUENCES : 0), directions * units);
+    g.user = &w;
     grad_check(&g, run_recurrence);
     grad_end(&g);
 }
@@ -372,8 +534,9 @@ static void case_recurrence(void) {
     for (int cell = 0; cell <= QKV_RECUR_GRU_BEFORE; cell++)
         for (int directions = 1; directions <= 2; directions++)
             for (int peepholes = 0; peepholes <= (cell == QKV_RECUR_LSTM); peepholes++) {
-                one_recurrence((qkv_recur_cell)cell, 3, directions, peepholes);
-                one_recurrence((qkv_recur_cell)cell, 18, directions, peepholes);
+                one_recurrence((qkv_recur_cell)cell, 3, directions, peepholes, directions == 2);
+                one_recurrence((qkv_recur_cell)cell, 18, directions, peepholes, directions == 1);
+                one_recurrence((qkv_recur_cell)cell, 18, directions, peepholes, directions == 2);
             }
 }
 

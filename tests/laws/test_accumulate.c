@@ -41,8 +41,8 @@ static void one(int grid, const int *sizes) {
             largest = fmax(largest, fabs((double)one_batch.grads[e]));
             apart = fmax(apart, fabs((double)one_batch.grads[e] - (double)sum.grads[e]));
         }
-        assert_true(largest > 0);
-        if (apart > 2e-6 * largest) fail_msg("%s: gradients of %g are %g apart", p->name, largest, apart);
+        if (!(largest > 0)) fail_msg("configuration %d: no gradient of %s", grid, p->name);
+        if (apart > 2e-6 * largest) fail_msg("configuration %d: %s: gradients of %g are %g apart", grid, p->name, largest, apart);
     }
     net_result_free(&one_batch);
     net_result_free(&sum);

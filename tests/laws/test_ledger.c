@@ -64,21 +64,27 @@ static void networks(void **state) {
         net_result r = net_step(&ctx, net, w, &b, &o), f = net_forward(&ctx, net, w, &b, &plain);
         adds_up(&r);
         adds_up(&f);
-        /* both blocks do the same, and again when they are recomputed */
+        /* both blocks do the same; of two that are recomputed the last is not, as it is wanted at once */
         const bool recurrent = qkv_config_recurrent(&c);
         const qkv_ledger_entry *first = place(&r.ledger, "encoder", 0), *second = place(&r.ledger, "encoder", 1);
-        if (!recurrent) assert_memory_equal(first->of, second->of, sizeof first->of);
-        if (i % 2 && !recurrent)
+        const bool alike = c.full_every == 0 && c.random_blocks == 0; /* layers see the same */
+        if (!recurrent && alike && memcmp(first->of, second->of, (QKV_PASS_BACKWARD + 1) * sizeof first->of[0]) != 0)
+            fail_msg("configuration %d: the blocks do not do the same", i);
+        if (i % 2 && !recurrent && !c.reversible)
             assert_memory_equal(first->of[QKV_PASS_RECOMPUTE], first->of[QKV_PASS_FORWARD], sizeof first->of[0]);
-        for (int k = 0; k < QKV_WORKS && i % 2; k++) /* a recurrent layer that keeps moves more, and computes the same */
+        for (int k = 0; k < QKV_WORKS && i % 2 && !c.reversible; k++) /* a recurrent layer that keeps moves more, and computes the same */
             assert_true(first->of[QKV_PASS_RECOMPUTE][k].macs == first->of[QKV_PASS_FORWARD][k].macs &&
                         first->of[QKV_PASS_RECOMPUTE][k].flops == first->of[QKV_PASS_FORWARD][k].flops);
-        if (i % 2 == 0) assert_true(sum_of(&r.ledger, QKV_PASS_RECOMPUTE, -1).flops == 0);
+        if (i % 2 == 0 && !c.reversible) assert_true(sum_of(&r.ledger, QKV_PASS_RECOMPUTE, -1).flops == 0);
         /* a forward pass alone has the products of the one that is trained through */
         for (int k = 0; k < QKV_WORKS; k++)
             assert_true(sum_of(&f.ledger, -1, k).macs == sum_of(&r.ledger, QKV_PASS_FORWARD, k).macs);
-        const double rows = (double)b.rows, dim = (double)c.dim, mixed = (double)(c.heads * c.head_dim);
-        double projections = rows * dim * (2 * mixed + 2 * (double)(c.kv_heads * c.head_dim)) * (double)c.layers;
+        const double dim = (double)c.dim, mixed = (double)(c.heads * c.head_dim);
+        const double segments = b.segments ? (double)(b.segments[SEQUENCES] * qkv_config_segment_layers(&c)) : 0;
+        const double rows = (double)(b.rows * c.layers) + segments; /* each layer's */
+        const qkv_batch lower = qkv_batch_lower(&b.batch);
+        double projections = rows * dim * (2 * mixed + 2 * (double)(c.kv_heads * c.head_dim));
+        projections += (double)c.layers * net_global_macs(&c, &lower);
         if (recurrent) projections = sum_of(&f.ledger, -1, QKV_WORK_PROJECTION).macs;
         assert_true(recurrent == (sum_of(&f.ledger, -1, QKV_WORK_RECURRENCE).macs > 0));
         assert_true(sum_of(&f.ledger, -1, QKV_WORK_PROJECTION).macs == projections);
@@ -180,7 +186,25 @@ static void executed_is_what_is_counted(void **state) {
     }
 }
 
+static void patterns_are_counted(void **state) {
+    (void)state;
+    static const qkv_pattern patterns[] = {{.global_first = 1, .global_every = 30}, {.dilation = 3, .global_every = 100},
+                                           {.random_blocks = 2, .block = 20, .global_first = 3}};
+    for (int i = 0; i < 12; i++) {
+        const qkv_block_shape shape = {.dim = 40,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .head_dim = 10,
+                                       .span = {5, i < 6 ? 3 : 0},
+                                       .pattern = patterns[i % 3],
+                                       .global_projection = i % 6 == 1,
+                                       .layers = 1};
+        count_layer(&shape, i % 4 == 3, i / 3 % 2);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(networks), cmocka_unit_test(executed_is_what_is_counted)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(networks), cmocka_unit_test(executed_is_what_is_counted),
+                                       cmocka_unit_test(patterns_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

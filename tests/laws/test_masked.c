@@ -48,7 +48,7 @@ static result pass(qkv_ctx *ctx, const qkv_masked *net, const real *w, const net
     result r = {.count = h->masks.count, .grads = calloc((size_t)reg->size, sizeof(real))};
     if (grads) memcpy(r.grads, grads, (size_t)reg->size * sizeof(real));
     qkv_exec run = {.ctx = ctx, .train = learn, .reg = reg, .seed = 7, .step = 2}, plan = run;
-    const qkv_batch shape = {.n_seq = b->batch.n_seq, .offset = b->offset};
+    const qkv_batch shape = net_shape(b);
     const qkv_masks count = {.count = h->masks.count};
     double none;
     plan.plan = true;
@@ -81,7 +81,8 @@ static void same(const qkv_masked *net, const result *a, const result *b) {
 
 static void operations(const qkv_config *c, const net_rows *b, const hidden *h, const result *r) {
     double back;
-    const double dim = (double)c->dim, blocks = net_layers_flops(c, b, &back);
+    const qkv_batch lower = qkv_batch_lower(&b->batch); /* of segments, there is nothing above them */
+    const double dim = (double)c->dim, blocks = net_stack_flops(c, &lower, &back);
     const double gemm = blocks + 2 * (double)h->masks.count * dim * (dim + (double)c->vocab);
     assert_true(r->tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == gemm);
     assert_true(r->tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 2 * gemm + back);

@@ -207,10 +207,10 @@ static void save_load_save(void **state) {
     for (int variant = 0; variant < 24; variant++) {
         qkv_config config = test_config();
         config.position = variant % 3;
-        config.pooling = variant % 4;
+        config.pooling = variant % 5;
         config.norm = variant % 2;
         config.activation = variant % 6;
-        config.post_norm = variant % 5 == 0;
+        config.norm_place = variant % 5 == 0 ? 1 + variant % 2 : 0;
         config.bias = variant % 7 != 0;
         config.kv_heads = variant % 2 ? 3 : 1;
         config.span = (qkv_span){variant - 1, variant % 3 - 1};

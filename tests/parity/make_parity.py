@@ -175,15 +175,19 @@ def give_parameters(m, prefix, shapes):
     return p
 
 
-BLOCK = dict(dim=16, heads=4, kv_heads=4, head_dim=4, ffn=24, norm="layer", activation="gelu", post_norm=False, bias=True, left=-1,
-             right=-1, norm_epsilon=1e-5)
+BLOCK = dict(dim=16, heads=4, kv_heads=4, head_dim=4, ffn=24, norm="layer", activation="gelu", norm_place="pre", bias=True, left=-1,
+             right=-1, norm_epsilon=1e-5, residual="plain", qk_norm=False, softcap=0.0, unscaled=False, depth=1)
 
 
 def make_block():
     m = Maker("block", 5)
-    for change in (dict(), dict(post_norm=True, right=0), dict(norm="rms", activation="swiglu", bias=False, kv_heads=2, left=2, right=1),
-                   dict(norm="rms", post_norm=True, activation="geglu", kv_heads=1), dict(dim=20, heads=3, kv_heads=1, head_dim=6, activation="relu"),
-                   dict(activation="gelu_tanh", bias=False, left=3, right=0), dict(dim=13, heads=1, kv_heads=1, head_dim=13, ffn=7, activation="silu")):
+    for change in (dict(), dict(norm_place="post", right=0), dict(norm="rms", activation="swiglu", bias=False, kv_heads=2, left=2, right=1),
+                   dict(norm="rms", norm_place="post", activation="geglu", kv_heads=1), dict(dim=20, heads=3, kv_heads=1, head_dim=6, activation="relu"),
+                   dict(activation="gelu_tanh", bias=False, left=3, right=0), dict(dim=13, heads=1, kv_heads=1, head_dim=13, ffn=7, activation="silu"),
+                   dict(norm_place="sandwich", kv_heads=2, right=0), dict(norm_place="sandwich", norm="rms", bias=False, qk_norm=True),
+                   dict(qk_norm=True, kv_heads=2, head_dim=6, left=4, right=0), dict(norm_place="post", residual="deepnorm", depth=7),
+                   dict(softcap=0.7, unscaled=True, kv_heads=1), dict(residual="none", softcap=2.0, qk_norm=True),
+                   dict(norm_place="post", residual="none", activation="swiglu")):
         c = dict(BLOCK, lengths=[5, 0, 9, 1, 3])
         c.update(change)
         prefix, offset = m.case(**c), offsets(c["lengths"])
@@ -248,7 +252,7 @@ def make_classifier():
                      factors=[0.5, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2])
     base = dict(BLOCK, layers=2, vocab=40, classes=5, max_length=12, position="learned", pooling="attention", lengths=[5, 12, 0, 1, 7, 3],
                 smoothing=0.1, optimizer=optimizer, steps=10)
-    for change in (dict(), dict(post_norm=True, position="sinusoidal", pooling="mean", dim=15, heads=3, kv_heads=1, head_dim=5, smoothing=0.0),
+    for change in (dict(), dict(norm_place="post", position="sinusoidal", pooling="mean", dim=15, heads=3, kv_heads=1, head_dim=5, smoothing=0.0),
                    dict(norm="rms", activation="swiglu", bias=False, position="none", pooling="max", kv_heads=2, left=2, right=2, steps=1),
                    dict(pooling="first", activation="geglu", right=0, classes=3, layers=1, steps=1)):
         c = dict(base)

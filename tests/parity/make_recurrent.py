@@ -26,10 +26,9 @@ ONNX = "/usr/share/libonnx-testdata/data/node"
 
 # ---- the cells, one step at a time (the formulas of src/ops/recurrence.h) ----
 
-def walk(cell, x, weight, candidate, vector):
-    """x [n, gates * units]: what comes from below, biases included. Returns h of every step."""
+def walk(cell, x, weight, candidate, vector, h, c):
+    """x [n, gates * units]: what comes from below, biases included; h, c: before the first step. Returns h of every step, and the last c."""
     units = weight.shape[1]
-    h = c = torch.zeros(units, dtype=torch.float64)
     out = []
     for row in x:
         a = weight @ h
@@ -48,28 +47,33 @@ def walk(cell, x, weight, candidate, vector):
             n = torch.tanh(xn + (r * (a[2 * units:] + vector) if cell == "gru" else candidate @ (r * h)))
             h = (1 - z) * n + z * h
         out.append(h)
-    return torch.stack(out) if out else torch.zeros(0, units, dtype=torch.float64)
+    return torch.stack(out) if out else torch.zeros(0, units, dtype=torch.float64), c
 
 
-def layer_loop(cell, x, p, prefix, offset, directions):
+def layer_loop(cell, x, p, prefix, offset, directions, start=None):
+    """start: h and c before the first step, [sequences, directions * units] each. Returns the rows and the last c."""
     y = x @ p[prefix + "input.weight"].T + p[prefix + "input.bias"]
-    wide = y.shape[1] // directions
-    sides = []
+    wide, units = y.shape[1] // directions, p[prefix + "forth.weight"].shape[1]
+    zeros = torch.zeros(len(offset) - 1, directions * units, dtype=torch.float64)
+    h0, c0 = start or (zeros, zeros)
+    sides, lasts = [], []
     for k, name in enumerate(("forth", "back")[:directions]):
         of = prefix + name + "."
         vector = p.get(of + ("bias" if cell == "gru" else "peepholes"))
-        rows = []
-        for begin, end in zip(offset, offset[1:]):
-            part = y[begin:end, k * wide:(k + 1) * wide]
-            h = walk(cell, part.flip(0) if k else part, p[of + "weight"], p.get(of + "candidate"), vector)
+        rows, last = [], []
+        for s, (begin, end) in enumerate(zip(offset, offset[1:])):
+            part, mine = y[begin:end, k * wide:(k + 1) * wide], slice(k * units, (k + 1) * units)
+            h, c = walk(cell, part.flip(0) if k else part, p[of + "weight"], p.get(of + "candidate"), vector, h0[s, mine], c0[s, mine])
             rows.append(h.flip(0) if k else h)
+            last.append(c)
         sides.append(torch.cat(rows))
-    return torch.cat(sides, 1)
+        lasts.append(torch.stack(last))
+    return torch.cat(sides, 1), torch.cat(lasts, 1)
 
 
 # ---- PyTorch's own ----
 
-def layer_torch(cell, x, p, prefix, offset, directions):
+def layer_torch(cell, x, p, prefix, offset, directions, start=None):
     """The same by torch.nn over packed sequences; those without rows are left out. Not for autograd through p: copies."""
     units = p[prefix + "forth.weight"].shape[1]
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(cell, torch.nn.RNN)
@@ -87,8 +91,13 @@ def layer_torch(cell, x, p, prefix, offset, directions):
                 getattr(net, "bias_hh" + end)[2 * units:].copy_(p[prefix + name + ".bias"])
     parts = [x[b:e] for b, e in zip(offset, offset[1:]) if e > b]
     packed = torch.nn.utils.rnn.pack_sequence(parts, enforce_sorted=False)
-    out, lengths = torch.nn.utils.rnn.pad_packed_sequence(net(packed)[0], batch_first=True)
-    return torch.cat([out[i, :n] for i, n in enumerate(lengths)]), net
+    there = [i for i, (b, e) in enumerate(zip(offset, offset[1:])) if e > b]
+    if start:
+        start = tuple(t[there].reshape(len(there), directions, units).transpose(0, 1) for t in start[:2 if cell == "lstm" else 1])
+    out, state = net(packed, start if cell == "lstm" or not start else start[0])
+    out, lengths = torch.nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+    last = state[1].transpose(0, 1).reshape(len(there), -1) if cell == "lstm" else None
+    return torch.cat([out[i, :n] for i, n in enumerate(lengths)]), net, last
 
 
 def torch_gradients(cell, net, prefix, directions):
@@ -124,51 +133,65 @@ def shapes_of(c):
     return shapes
 
 
-def forward(c, p, x):
+def forward(c, p, x, start=None):
     for i in range(c["layers"]):
-        x = layer_loop(c["cell"], x, p, f"encoder.{i}.", offsets(c["lengths"]), c["directions"])
-    return x
+        x, last = layer_loop(c["cell"], x, p, f"encoder.{i}.", offsets(c["lengths"]), c["directions"], start)
+    return x, last
 
 
-def finish(m, prefix, c, p, x):
+def finish(m, prefix, c, p, x, start):
     """Both ways, and they must agree; what is kept is PyTorch's where it has the cell."""
     offset = offsets(c["lengths"])
     dout = m.normal(prefix + "in.dout", offset[-1], c["directions"] * c["units"])
-    y = forward(c, p, x)
-    y.backward(dout)
+    there = [i for i, n in enumerate(c["lengths"]) if n > 0]  # what has no rows has no part in it
+    dlast = m.normal(prefix + "in.dlast", len(c["lengths"]), c["directions"] * c["units"]) if start and c["cell"] == "lstm" else None
+    y, last = forward(c, p, x, start)
+    ((y * dout).sum() + ((last * dlast)[there].sum() if dlast is not None else 0)).backward()
     grads = {name: value.grad for name, value in p.items()}
     dx = x.grad
     if c["cell"] != "gru_before" and not c["peepholes"]:
         z, nets, x2 = None, [], x.detach().clone().requires_grad_()
+        start2 = tuple(t.detach().clone().requires_grad_() for t in start) if start else None
         for i in range(c["layers"]):
-            z, net = layer_torch(c["cell"], x2 if i == 0 else z, {k: v.detach() for k, v in p.items()}, f"encoder.{i}.", offset, c["directions"])
+            z, net, last2 = layer_torch(c["cell"], x2 if i == 0 else z, {k: v.detach() for k, v in p.items()}, f"encoder.{i}.", offset,
+                                        c["directions"], start2)
             nets.append(net)
-        z.backward(dout.detach())
+        ((z * dout.detach()).sum() + ((last2 * dlast.detach()[there]).sum() if dlast is not None else 0)).backward()
         theirs = {}
         for i, net in enumerate(nets):
             theirs.update(torch_gradients(c["cell"], net, f"encoder.{i}.", c["directions"]))
         assert torch.allclose(y, z, atol=1e-12) and torch.allclose(dx, x2.grad, atol=1e-11)
         for name, value in theirs.items():
             assert torch.allclose(value, grads[name], atol=1e-10), name
+        for ours, other in zip(start or (), start2 or ()):
+            assert other.grad is None or torch.allclose(ours.grad, other.grad, atol=1e-11)
         y, dx, grads = z, x2.grad, theirs
     m.keep(prefix + "out", y)
     m.keep(prefix + "dx", dx)
+    for name, t in zip(("dh0", "dc0"), start or ()):
+        if name == "dh0" or c["cell"] == "lstm":
+            m.keep(prefix + name, t.grad)
     for name in p:
         m.keep(prefix + "grad." + name, grads[name])
 
 
-def add(m, values=None, x=None, **c):
-    """A case of random numbers, or of `values` (by name) and x."""
-    c = dict(dict(layers=1, directions=1, peepholes=False, lengths=[5, 0, 9, 1, 3], gradients=True), **c)
+def add(m, values=None, x=None, state=None, **c):
+    """A case of random numbers, or of `values` (by name), x and state. start: something stands before the first step."""
+    c = dict(dict(layers=1, directions=1, peepholes=False, start=False, lengths=[5, 0, 9, 1, 3], gradients=True), **c)
     prefix, p = m.case(**c), {}
     for name, shape in shapes_of(c).items():
         scale = 0.5 if len(shape) == 1 else 1 / shape[1] ** 0.5
         p[name] = m.give(prefix + "in." + name, values[name].reshape(shape)) if values else m.normal(prefix + "in." + name, *shape, scale=scale)
     x = m.give(prefix + "in.x", x) if x is not None else m.normal(prefix + "in.x", sum(c["lengths"]), c["in"])
+    start, shape = None, (len(c["lengths"]), c["directions"] * c["units"])
+    if c["start"]:
+        names = ("in.h0", "in.c0")[:2 if c["cell"] == "lstm" else 1]
+        start = tuple(m.give(prefix + n, state[i]) if state else m.normal(prefix + n, *shape) for i, n in enumerate(names))
+        start += (torch.zeros(shape, dtype=torch.float64, requires_grad=True),)[:2 - len(names)]
     if c["gradients"]:
-        finish(m, prefix, c, p, x)
+        finish(m, prefix, c, p, x, start)
     else:
-        m.keep(prefix + "out", forward(c, p, x))
+        m.keep(prefix + "out", forward(c, p, x, start)[0])
     return m.tensors[prefix + "out"], offsets(c["lengths"])
 
 
@@ -183,6 +206,9 @@ def make_recurrent():
     add(m, cell="tanh", units=6, directions=2, layers=2, **{"in": 3})
     add(m, cell="relu", units=19, **{"in": 4})
     add(m, cell="lstm", units=16, lengths=[40], **{"in": 4})
+    for cell in GATES:
+        add(m, cell=cell, units=6, directions=2, start=True, **{"in": 3})
+    add(m, cell="lstm", units=18, peepholes=True, start=True, **{"in": 3})
     m.write()
 
 
@@ -251,8 +277,11 @@ def make_recurrent_onnx():
         peepholes = len(inputs) > 7
         if peepholes:
             values["encoder.0.forth.peepholes"] = reorder(inputs[7][0], units, (0, 2, 1))  # theirs: i o f
-        out, offset = add(m, values, x.reshape(-1, x.shape[2]), cell=cell, units=units, peepholes=peepholes, gradients=False,
-                          lengths=[x.shape[1]] * x.shape[0], **{"in": x.shape[2]})
+        lengths = [int(n) for n in inputs[4]] if len(inputs) > 4 else [x.shape[1]] * x.shape[0]
+        state = [t[0] for t in inputs[5:7]] if len(inputs) > 5 else None
+        rows = numpy.concatenate([part[:n] for part, n in zip(x, lengths)])
+        out, offset = add(m, values, rows, state, cell=cell, units=units, peepholes=peepholes, gradients=False, start=state is not None,
+                          lengths=lengths, **{"in": x.shape[2]})
         last = out[[end - 1 for end in offset[1:]]]
         theirs = tensor(sorted(glob.glob(data + "output_*.pb"))[-1]).reshape(last.shape)
         assert numpy.abs(last - theirs).max() < 1e-6, name

@@ -18,6 +18,10 @@ static inline qkv_norm parity_norm(const parity *p) {
     return parity_choice(p, "norm", (const char *[]){"layer", "rms"}, 2);
 }
 
+static inline qkv_norm_place parity_norm_place(const parity *p) {
+    return parity_choice(p, "norm_place", (const char *[]){"pre", "post", "sandwich"}, 3);
+}
+
 static inline qkv_activation parity_activation(const parity *p) {
     return parity_choice(p, "activation", (const char *[]){"gelu", "gelu_tanh", "relu", "silu", "geglu", "swiglu"}, 6);
 }

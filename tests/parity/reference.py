@@ -82,10 +82,19 @@ def linear(x, p, name):
     return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
 
 
+def norm_heads(x, gain, c):
+    """RMS norm of each head of each row."""
+    return rms_norm(x.reshape(len(x), -1, c["head_dim"]), gain, None, c["norm_epsilon"]).reshape(x.shape)
+
+
 def self_attention(x, p, prefix, offset, c):
     queries, keys = c["heads"] * c["head_dim"], c["kv_heads"] * c["head_dim"]
     q, k, v = linear(x, p, prefix + "attention.qkv").split([queries, keys, keys], 1)
-    mixed, _ = attention(q, k, v, offset, offset, c["heads"], c["kv_heads"], c["left"], c["right"], 1 / math.sqrt(c["head_dim"]))
+    if c["qk_norm"]:
+        q = norm_heads(q, p[prefix + "attention.q_norm.weight"], c)
+        k = norm_heads(k, p[prefix + "attention.k_norm.weight"], c)
+    scale = 1.0 if c["unscaled"] else 1 / math.sqrt(c["head_dim"])
+    mixed, _ = attention(q, k, v, offset, offset, c["heads"], c["kv_heads"], c["left"], c["right"], scale, c["softcap"])
     return linear(mixed, p, prefix + "attention.out")
 
 
@@ -94,11 +103,16 @@ def feed_forward(x, p, prefix, c):
 
 
 def block(x, p, prefix, offset, c):
-    if c["post_norm"]:
-        x = norm(x + self_attention(x, p, prefix, offset, c), p, prefix + "norm1", c)
-        return norm(x + feed_forward(x, p, prefix, c), p, prefix + "norm2", c)
-    x = x + self_attention(norm(x, p, prefix + "norm1", c), p, prefix, offset, c)
-    return x + feed_forward(norm(x, p, prefix + "norm2", c), p, prefix, c)
+    past = {"plain": 1.0, "none": 0.0, "deepnorm": (2.0 * c["depth"]) ** 0.25}[c["residual"]]
+    branches = (("norm1", lambda y: self_attention(y, p, prefix, offset, c)), ("norm2", lambda y: feed_forward(y, p, prefix, c)))
+    for name, branch in branches:
+        if c["norm_place"] == "post":
+            x = norm(past * x + branch(x), p, prefix + name, c)
+        elif c["norm_place"] == "pre":
+            x = past * x + branch(norm(x, p, prefix + name, c))
+        else:
+            x = past * x + norm(branch(norm(x, p, prefix + name, c)), p, prefix + name + ".after", c)
+    return x
 
 
 def sinusoidal(rows, width):
@@ -139,7 +153,7 @@ def classifier(ids, p, offset, c):
     x = embed(ids, p, offset, c)
     for layer in range(c["layers"]):
         x = block(x, p, f"encoder.{layer}.", offset, c)
-    if not c["post_norm"]:
+    if c["norm_place"] != "post":
         x = norm(x, p, "norm", c)
     return linear(pool(x, p, offset, c), p, "head")
 
@@ -156,6 +170,10 @@ def block_shapes(prefix, c):
                        "ffn.out.bias": (c["dim"],)})
         if c["norm"] == "layer":
             shapes.update({"norm1.bias": (c["dim"],), "norm2.bias": (c["dim"],)})
+    if c["norm_place"] == "sandwich":
+        shapes.update({name.replace(".", ".after.", 1): shape for name, shape in shapes.items() if name.startswith("norm")})
+    if c["qk_norm"]:
+        shapes.update({"attention.q_norm.weight": (c["head_dim"],), "attention.k_norm.weight": (c["head_dim"],)})
     return {prefix + name: shape for name, shape in shapes.items()}
 
 
@@ -165,7 +183,7 @@ def classifier_shapes(c):
         shapes["position.weight"] = (c["max_length"], c["dim"])
     for layer in range(c["layers"]):
         shapes.update(block_shapes(f"encoder.{layer}.", c))
-    if not c["post_norm"]:
+    if c["norm_place"] != "post":
         shapes["norm.weight"] = (c["dim"],)
         if c["bias"] and c["norm"] == "layer":
             shapes["norm.bias"] = (c["dim"],)

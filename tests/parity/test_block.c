@@ -1,4 +1,4 @@
-/* One encoder block, pre-norm and post-norm: rows out, gradient of the rows and of every parameter, against PyTorch. */
+/* One encoder block, with its norms in all places, DeepNorm, QK-norm, soft-cap: rows out, gradient of the rows and of every parameter, against PyTorch. */
 #include "layers/block.h"
 #include "ops/reg.h"
 
@@ -15,11 +15,15 @@ static void one_case(parity *p) {
                              .ffn = parity_int(p, "ffn"),
                              .norm = parity_norm(p),
                              .activation = parity_activation(p),
-                             .post_norm = parity_bool(p, "post_norm"),
+                             .norm_place = parity_norm_place(p),
+                             .residual = parity_choice(p, "residual", (const char *[]){"plain", "deepnorm", "none"}, 3),
+                             .qk_norm = parity_bool(p, "qk_norm"),
+                             .unscaled = parity_bool(p, "unscaled"),
+                             .softcap = parity_real(p, "softcap"),
                              .bias = parity_bool(p, "bias"),
                              .span = {parity_int(p, "left"), parity_int(p, "right")},
                              .norm_epsilon = parity_real(p, "norm_epsilon"),
-                             .layers = 1};
+                             .layers = parity_int(p, "depth")};
     qkv_reg reg = {.ctx = &p->ctx};
     qkv_block block;
     PARITY_OK(qkv_block_declare(&block, &reg, "encoder.0.", &shape, 0));

@@ -20,7 +20,7 @@ static qkv_config read_config(const parity *p) {
                         .pooling = parity_choice(p, "pooling", (const char *[]){"mean", "first", "max", "attention"}, 4),
                         .norm = parity_norm(p),
                         .activation = parity_activation(p),
-                        .post_norm = parity_bool(p, "post_norm"),
+                        .norm_place = parity_norm_place(p),
                         .bias = parity_bool(p, "bias"),
                         .span = {parity_int(p, "left"), parity_int(p, "right")},
                         .norm_epsilon = parity_real(p, "norm_epsilon")};

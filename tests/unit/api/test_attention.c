@@ -346,6 +346,72 @@ static void nothing_to_do(void **state) {
     end(e);
 }
 
+/* Vectors by distance, pair by pair; gradients are written, also where there is nothing; a wrong place for them is refused. */
+enum { V_ROWS = 40, V_DIM = 3, V_REACH = 2, V_COUNT = 2 * V_REACH + 1 };
+
+static void some_numbers(float *p, int n, int of) {
+    for (int i = 0; i < n; i++) p[i] = 1.5f * sinf((float)(7 * of + 1) * (float)(i + 1));
+}
+
+static void vectors_pair_by_pair(const float *q, const float *k, const float *v, const qkv_attention *a, const float *out, const float *weights) {
+    for (int i = 0; i < V_ROWS; i++) {
+        double p[V_ROWS], sum = 0, want[V_DIM] = {0};
+        for (int j = 0; j < V_ROWS; j++) {
+            const int at = (j - i < -V_REACH ? -V_REACH : j - i > V_REACH ? V_REACH : j - i) + V_REACH;
+            double s = 0;
+            for (int c = 0; c < V_DIM; c++) s += (double)q[i * V_DIM + c] * ((double)k[j * V_DIM + c] + (double)a->shaw_keys[at * V_DIM + c]);
+            p[j] = exp(s / sqrt(V_DIM));
+            sum += p[j];
+            for (int c = 0; c < V_DIM; c++) want[c] += p[j] * ((double)v[j * V_DIM + c] + (double)a->shaw_values[at * V_DIM + c]);
+        }
+        for (int c = 0; c < V_DIM; c++) assert_true(fabs((double)out[i * V_DIM + c] - want[c] / sum) < 1e-5);
+        for (int j = 0; j < V_ROWS; j++) assert_true(fabs((double)weights[i * V_ROWS + j] - p[j] / sum) < 1e-6);
+    }
+}
+
+static void vectors_by_distance(void **state) {
+    (void)state;
+    env one, *e = &one;
+    start(e, 2);
+    static const int64_t offset[] = {0, V_ROWS}, none[] = {0, 0};
+    float q[V_ROWS * V_DIM], k[V_ROWS * V_DIM], v[V_ROWS * V_DIM], out[V_ROWS * V_DIM], lse[V_ROWS], d[3][V_ROWS * V_DIM], weights[V_ROWS * V_ROWS];
+    float keys[V_COUNT * V_DIM], values[V_COUNT * V_DIM], dkeys[V_COUNT * V_DIM], dvalues[V_COUNT * V_DIM];
+    some_numbers(q, V_ROWS * V_DIM, 1);
+    some_numbers(k, V_ROWS * V_DIM, 2);
+    some_numbers(v, V_ROWS * V_DIM, 3);
+    some_numbers(keys, V_COUNT * V_DIM, 4);
+    some_numbers(values, V_COUNT * V_DIM, 5);
+    qkv_attention a;
+    qkv_attention_init(&a);
+    a.sequences = 1;
+    a.q_offset = offset;
+    a.heads = 1;
+    a.dim = V_DIM;
+    a.shaw_keys = keys;
+    a.shaw_values = values;
+    a.shaw_reach = V_REACH;
+    OK(qkv_attention_forward(e->ctx, &a, q, k, v, out, lse));
+    OK(qkv_attention_weights(e->ctx, &a, q, k, 0, 0, weights));
+    vectors_pair_by_pair(q, k, v, &a, out, weights);
+    a.shaw_dkeys = dkeys;
+    a.shaw_dvalues = dvalues;
+    OK(qkv_attention_backward(e->ctx, &a, q, k, v, out, lse, v, d[0], d[1], d[2]));
+    for (int c = 0; c < V_DIM; c++) { /* the weights of a query add up to 1, over keys as over distances */
+        double seen = 0, want = 0;
+        for (int x = 0; x < V_COUNT; x++) seen += (double)dvalues[x * V_DIM + c];
+        for (int i = 0; i < V_ROWS; i++) want += (double)v[i * V_DIM + c];
+        assert_true(fabs(seen - want) < 1e-4);
+    }
+    a.shaw_dvalues = values;
+    assert_int_equal(qkv_attention_backward(e->ctx, &a, q, k, v, out, lse, v, d[0], d[1], d[2]), QKV_BAD_ARGUMENT);
+    assert_non_null(strstr(qkv_message(e->ctx), "shaw_dvalues is written and overlaps shaw_values"));
+    a.shaw_dvalues = dvalues;
+    a.q_offset = none;
+    OK(qkv_attention_backward(e->ctx, &a, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    for (int i = 0; i < V_COUNT * V_DIM; i++) assert_true(dkeys[i] == 0 && dvalues[i] == 0);
+    end(e);
+}
+
 static void refused(void **state) {
     (void)state;
     env one, *e = &one;
@@ -407,12 +473,92 @@ static void refused(void **state) {
     ok.rope_rows = 4;
     OK(qkv_attention_forward(e->ctx, &ok, x, x, x, out, NULL));
     ok.rope_cos = ok.rope_sin = NULL;
+    float vectors[6] = {0};
+    REFUSED(a.shaw_keys = vectors, "shaw_values is NULL");
+    REFUSED(a.shaw_dkeys = out, "shaw_dvalues is NULL");
+    ok.shaw_keys = ok.shaw_values = vectors;
+    REFUSED(a.shaw_reach = 0, "shaw_reach=0 is not in 1..127");
+    REFUSED(a.shaw_reach = 128, "shaw_reach=128 is not in 1..127");
+    ok.shaw_reach = 1;
+    ok.rope_rows = 4;
+    REFUSED(a.rope_cos = a.rope_sin = sines, "shaw_keys and rope_cos do not go together");
+    vectors[5] = NAN;
+    REFUSED((void)0, "shaw_keys[5]=nan is not finite");
+    vectors[5] = 0;
+    OK(qkv_attention_forward(e->ctx, &ok, x, x, x, out, NULL));
+    ok.shaw_keys = ok.shaw_values = NULL;
     a = ok;
     assert_int_equal(qkv_attention_forward(e->ctx, &a, NULL, x, x, out, NULL), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_attention_forward(e->ctx, &a, x, x, x, NULL, NULL), QKV_BAD_ARGUMENT);
     assert_string_equal(qkv_message(e->ctx), "out is NULL, with 3 rows");
     assert_int_equal(qkv_attention_weights(e->ctx, &a, x, x, 1, 0, out), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_attention_weights(e->ctx, &a, x, x, 0, 8, out), QKV_BAD_ARGUMENT);
+    end(e);
+}
+
+/* ---- patterns ---- */
+
+/* Query i sees key j iff its weight is not 0; the same pairs are counted. */
+static void visible(env *e, const qkv_attention *a, const char *const *picture) {
+    const int64_t n = a->q_offset[1];
+    float x[32], weights[256], out[32];
+    for (int i = 0; i < 32; i++) x[i] = value(i, 3);
+    OK(qkv_attention_weights(e->ctx, a, x, x, 0, 0, weights));
+    OK(qkv_attention_forward(e->ctx, a, x, x, x, out, NULL));
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int64_t j = 0; j < n; j++) {
+            pairs += picture[i][j] == 'x';
+            sum += weights[i * n + j] * x[2 * j];
+            if ((weights[i * n + j] > 0) != (picture[i][j] == 'x')) fail_msg("query %d, key %d: %g", (int)i, (int)j, (double)weights[i * n + j]);
+        }
+        assert_true(fabsf(sum - out[2 * i]) < 1e-5f);
+    }
+    assert_int_equal(qkv_attention_pairs(a), pairs);
+}
+
+static void patterns(void **state) {
+    (void)state;
+    env one, *e = &one;
+    start(e, 1);
+    static const int64_t offset[] = {0, 8}, list_offset[] = {0, 2}, list[] = {1, 6};
+    qkv_attention ok, a;
+    qkv_attention_init(&ok);
+    ok.sequences = 1;
+    ok.q_offset = offset;
+    ok.heads = 1;
+    ok.dim = 2;
+    ok.span = (qkv_span){1, 1};
+    a = ok;
+    a.dilation = 3;
+    visible(e, &a, (const char *[]){"x..x....", ".x..x...", "..x..x..", "x..x..x.", ".x..x..x", "..x..x..", "...x..x.", "....x..x"});
+    a = ok;
+    a.global_first = 1;
+    a.global_every = 5;
+    visible(e, &a, (const char *[]){"xxxxxxxx", "xxx..x..", "xxxx.x..", "x.xxxx..", "x..xxx..", "xxxxxxxx", "x....xxx", "x....xxx"});
+    a = ok;
+    a.global_offset = list_offset;
+    a.global_at = list;
+    visible(e, &a, (const char *[]){"xx....x.", "xxxxxxxx", ".xxx..x.", ".xxxx.x.", ".x.xxxx.", ".x..xxx.", "xxxxxxxx", ".x....xx"});
+    a.span.right = 0;
+    visible(e, &a, (const char *[]){"x.......", "xx......", ".xx.....", ".xxx....", ".x.xx...", ".x..xx..", "xxxxxxx.", ".x....xx"});
+    a = ok;
+    a.span = (qkv_span){0, 0};
+    a.random_blocks = 9; /* all there are, to the left */
+    a.block = 4;
+    visible(e, &a, (const char *[]){"x.......", ".x......", "..x.....", "...x....", "xxxxx...", "xxxx.x..", "xxxx..x.", "xxxx...x"});
+    float x[16] = {0}, out[16];
+    static const int64_t down[] = {6, 1}, far[] = {1, 8};
+    REFUSED(a.dilation = -1, "dilation=-1");
+    REFUSED(a.global_first = -1, "global_first=-1");
+    REFUSED(a.random_blocks = 65, "random_blocks=65");
+    REFUSED(a.random_blocks = 1, "block=0");
+    REFUSED((a.random_blocks = 1, a.block = 2, a.dilation = 2), "random_blocks=1 and dilation=2");
+    REFUSED((a.global_offset = list_offset, a.global_at = NULL), "global_at is NULL");
+    REFUSED((a.global_offset = list_offset, a.global_at = down), "global_at[1]=1");
+    REFUSED((a.global_offset = list_offset, a.global_at = far), "global_at[1]=8");
+    REFUSED((a.global_offset = list_offset, a.global_at = list, a.global_every = 2), "a list or a rule");
     end(e);
 }
 
@@ -453,6 +599,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example), cmocka_unit_test(visible_sets), cmocka_unit_test(strides),
                                        cmocka_unit_test(same_bits),      cmocka_unit_test(dropout),      cmocka_unit_test(nan_rules),
                                        cmocka_unit_test(bias_and_rotation), cmocka_unit_test(nothing_to_do), cmocka_unit_test(refused),
-                                       cmocka_unit_test(no_memory)};
+                                       cmocka_unit_test(vectors_by_distance),
+                                       cmocka_unit_test(patterns), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

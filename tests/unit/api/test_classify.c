@@ -39,10 +39,11 @@ static void the_table_is_sound(void **state) {
         assert_memory_equal(&a, &b, sizeof a);
     }
     for (size_t b = 0; b < sizeof(char *); b++) assert_int_equal(covered[offsetof(qkv_classify_options, pretrain_text) + b]++, 0);
-    /* what no option covers is that path, which is not a setting, and padding after an int */
+    for (size_t b = 0; b < sizeof(int64_t); b++) assert_int_equal(covered[offsetof(qkv_classify_options, monitor) + b]++, 0);
+    /* what no option covers is that path and how often is looked, which are no settings, and padding after an int */
     size_t holes = 0;
     for (size_t b = 0; b < sizeof covered; b++) holes += !covered[b];
-    assert_true(holes <= 4 * 4 + sizeof(char *));
+    if (holes > 4 * 8) fail_msg("%zu bytes that no option covers", holes);
     finish(&f);
 }
 
@@ -51,13 +52,18 @@ static void names_of_the_command_line(void **state) {
     static const char *const names[] = {
         "epochs", "steps", "seed", "model", "cell", "layers", "dim", "heads", "kv-heads", "ffn", "ngrams",
         "ngram-min-rows", "patience", "average", "ema-decay", "average-last", "pretrain", "pretrain-lr", "mask", "position", "pooling", "norm",
-        "activation", "post-norm", "bias", "causal", "window", "tokenizer", "vocab", "max-length", "lowercase",
+        "activation", "norm-place", "qk-norm", "softcap", "residual", "init", "unscaled", "bias", "causal", "window",
+        "tokenizer", "vocab", "max-length", "lowercase",
         "batch-tokens", "batch-rows", "accumulate", "lr", "embedding-lr", "lazy-embedding", "schedule", "warmup",
         "weight-decay", "beta1", "beta2", "epsilon", "clip", "dropout", "attention-dropout", "embedding-dropout",
-        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute", "memory", "dtype", "normalize", "multi-label", "pair",
+        "token-dropout", "label-smoothing", "evaluate", "metric", "recompute", "recompute-every", "ffn-chunk",
+        "reversible", "memory", "dtype", "normalize", "multi-label", "pair",
         "balance",
         "format", "separator", "label-separator", "label-prefix", "label-field", "text-field", "text-field-2", "label-column",
-        "text-column", "text-column-2"};
+        "text-column", "text-column-2",
+        "position-layout", "position-beyond", "position-reach", "position-buckets", "rope-base", "rope-pairs", "rope-part",
+        "rope-stretch", "rope-factor", "rope-length", "pattern", "dilation", "global-first", "global-every", "global-projection",
+        "random-blocks", "block", "full-every", "local-rope-base", "segment", "segment-length", "segment-layers"};
     const qkv_option_table *t = qkv_classify_options_table();
     assert_int_equal(t->count, sizeof names / sizeof names[0]);
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {

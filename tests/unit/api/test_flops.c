@@ -125,8 +125,8 @@ static void networks(void **state) {
         o.heads = 4;
         o.activation = i % 6;
         o.norm = i % 2;
-        o.post_norm = i / 2 % 2;
-        o.pooling = i % 4;
+        o.norm_place = i / 2 % 2;
+        o.pooling = i % 5;
         o.position = i % 3;
         o.causal = i % 3 == 1;
         o.vocab = 100;
@@ -232,7 +232,7 @@ static void refusals(void **state) {
     o.window = (qkv_span){5, 7};
     assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
     int64_t *lengths = one, n;
-    assert_int_equal(qkv_flops_lengths(NULL, "x", NULL, &lengths, &n), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(NULL, "x", NULL, &lengths, &n, NULL), QKV_BAD_ARGUMENT);
     assert_null(c);
     assert_string_equal(qkv_flops_pass_name(QKV_FLOPS_RECOMPUTE), "recompute");
     assert_string_equal(qkv_flops_pass_name(QKV_FLOPS_PASSES), "");
@@ -315,7 +315,7 @@ static void as_training_counts(void **state) {
     (void)state;
     static const char rows[] = "a\tone two\nb\tthree four five six\na\tseven\nb\teight nine\n";
     static const char *const texts[] = {"one two", "three four five six", "seven", "eight nine"};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         fixture f;
         start(&f);
         char path[512];
@@ -330,7 +330,9 @@ static void as_training_counts(void **state) {
         o.tokenizer = QKV_TOKENIZER_BYTE;
         o.steps = 2;
         o.max_length = 12;
-        o.recompute = i / 2;
+        o.recompute = i / 2 % 2;
+        o.segment = i < 4 ? QKV_SEGMENT_NONE : QKV_SEGMENT_WORDS;
+        o.segment_layers = i < 4 ? 0 : 2;
         o.causal = i == 1;
         qkv_train_plan plan = {0};
         const qkv_train_callbacks callbacks = {keep_plan, &plan};
@@ -342,20 +344,26 @@ static void as_training_counts(void **state) {
             assert_int_equal(qkv_model_tokens(model, texts[t], (int64_t)strlen(texts[t]), &tokens, &lengths[t], &all), QKV_OK);
             qkv_release(f.ctx, tokens);
         }
-        if (qkv_flops_lengths(model, path, NULL, &read, &count) != QKV_OK) fail_msg("%s", qkv_message(f.ctx));
+        qkv_flops_segments segments;
+        if (qkv_flops_lengths(model, path, NULL, &read, &count, &segments) != QKV_OK) fail_msg("%s", qkv_message(f.ctx));
+        assert_true((segments.at != NULL) == (i >= 4) && (i < 4 || (segments.at[4] == 8 && segments.size[0] == 3 && segments.size[1] == 4)));
         assert_int_equal(count, 4); /* labels are no text */
         assert_memory_equal(read, lengths, sizeof lengths);
         qkv_release(f.ctx, read);
         qkv_flops_options count_options = defaults();
         count_options.train = 1;
-        count_options.recompute = i / 2;
+        count_options.recompute = i / 2 % 2;
+        count_options.segments = &segments;
         qkv_flops *c;
         assert_int_equal(qkv_flops_count_model(model, &count_options, lengths, 4, &c), QKV_OK);
         if (c->total.total.flops != plan.flops_per_step)
             fail_msg("flops counts %.0f, train %.0f a step", c->total.total.flops, plan.flops_per_step);
         assert_int_equal(c->total.parameters, plan.parameters);
+        assert_int_equal(c->segments, i < 4 ? 0 : 8);
         adds_up(c);
         qkv_release(f.ctx, c);
+        qkv_release(f.ctx, segments.at);
+        qkv_release(f.ctx, segments.size);
         qkv_model_free(model);
         finish(&f);
     }
@@ -388,10 +396,10 @@ static void as_a_model_is_described(void **state) {
     qkv_flops *c;
     assert_int_equal(qkv_flops_count_model(model, &o, &longer, 1, &c), QKV_BAD_ARGUMENT);
     int64_t *read = NULL, count;
-    assert_int_equal(qkv_flops_lengths(model, NULL, NULL, &read, &count), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_flops_lengths(model, "", NULL, NULL, &count), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_flops_lengths(model, "", NULL, &read, NULL), QKV_BAD_ARGUMENT);
-    assert_int_equal(qkv_flops_lengths(model, "/nowhere/at/all", NULL, &read, &count), QKV_IO);
+    assert_int_equal(qkv_flops_lengths(model, NULL, NULL, &read, &count, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(model, "", NULL, NULL, &count, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(model, "", NULL, &read, NULL, NULL), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_flops_lengths(model, "/nowhere/at/all", NULL, &read, &count, NULL), QKV_IO);
     assert_null(read);
     json_decref(json);
     qkv_release(f.ctx, text);

@@ -365,7 +365,7 @@ static void a_training_is_the_same_for_any_threads(void **state) {
         json_decref(values);
         answers[threads - 1] = strdup(learned.answers);
         loss[threads - 1] = learned.loss;
-        qkv_free(&ctx, learned.answers);
+        qkv_learned_free(&ctx, &learned);
         qkv_ragged_between(&l.test, 9, 12);
         for (int64_t i = 0; i < l.test.count; i++) assert_in_range(l.test.offset[i + 1] - l.test.offset[i], 9, 12);
         qkv_lesson_free(&ctx, &l);

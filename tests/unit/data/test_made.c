@@ -1,8 +1,9 @@
-/* Rows that are made: recall at a distance, nested list operations. */
+/* Rows that are made: recall at a distance, nested list operations, answers that hang on places. */
 #include "support.h"
 
 #include "base/hash.h"
 #include "data/listops.h"
+#include "data/places.h"
 #include "data/recall.h"
 #include "qkv/tokenizer.h"
 
@@ -164,6 +165,53 @@ static void recall_rows_have_one_answer(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* ---- places ---- */
+
+/* The class of a row, by the rule. */
+static int32_t by_rule(const qkv_places *t, const int32_t *ids, int64_t n) {
+    const int32_t filler = QKV_TOKEN_SPECIALS, special = filler + (int32_t)t->filler;
+    int64_t at[2] = {-1, -1};
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(ids[i] >= filler && ids[i] < qkv_places_vocab(t));
+        if (ids[i] < special) continue;
+        assert_int_equal(at[ids[i] - special], -1); /* one of each */
+        at[ids[i] - special] = i;
+    }
+    assert_true(at[0] >= 0 && at[1] >= 0);
+    const int64_t distance = at[0] > at[1] ? at[0] - at[1] : at[1] - at[0];
+    if (t->kind == QKV_PLACES_ORDER) return at[0] > at[1];
+    assert_true(distance <= t->reach || distance > 2 * t->reach);
+    return distance <= t->reach;
+}
+
+static void places_have_one_answer(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = test_ctx(&memory);
+    for (int kind = 0; kind < 2; kind++) {
+        const qkv_places t = {(qkv_places_kind)kind, 5, 3, 8, 30};
+        int64_t shortest = 100, longest = 0, of[QKV_PLACES_CLASSES] = {0};
+        qkv_ragged rows, later;
+        assert_int_equal(qkv_places_make(&ctx, &t, 3, 0, 1000, &rows), QKV_OK);
+        for (int64_t i = 0; i < rows.count; i++) {
+            const int64_t n = rows.offset[i + 1] - rows.offset[i];
+            shortest = n < shortest ? n : shortest;
+            longest = n > longest ? n : longest;
+            assert_int_equal(rows.target[i], by_rule(&t, rows.ids + rows.offset[i], n));
+            of[rows.target[i]]++;
+        }
+        assert_true(shortest == 8 && longest == 30);
+        assert_true(of[0] > 400 && of[1] > 400);
+        /* rows are what their numbers say */
+        assert_int_equal(qkv_places_make(&ctx, &t, 3, 990, 10, &later), QKV_OK);
+        assert_memory_equal(later.ids, rows.ids + rows.offset[990], (size_t)later.offset[10] * sizeof *later.ids);
+        assert_memory_equal(later.target, rows.target + 990, 10 * sizeof *later.target);
+        qkv_ragged_free(&ctx, &later);
+        qkv_ragged_free(&ctx, &rows);
+    }
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void what_cannot_be_made_is_refused(void **state) {
     (void)state;
     test_memory memory = {0};
@@ -177,6 +225,9 @@ static void what_cannot_be_made_is_refused(void **state) {
         assert_int_equal(qkv_listops_make(&ctx, &lists[i], 1, 0, 3, &rows), QKV_BAD_ARGUMENT);
         assert_int_equal(memory.blocks, 0);
     }
+    static const qkv_places places[] = {{0, 0, 0, 2, 9}, {0, 8, 0, 1, 9}, {0, 8, 0, 9, 5}, {1, 8, 0, 9, 9}, {1, 8, 3, 7, 9}};
+    for (size_t i = 0; i < 5; i++) assert_int_equal(qkv_places_make(&ctx, &places[i], 1, 0, 3, &rows), QKV_BAD_ARGUMENT);
+    assert_int_equal(memory.blocks, 0);
     const qkv_listops good = {10, 10, 5, 50};
     for (int64_t k = 1; k < 6; k++) {
         test_memory failing = {.fail_at = k};
@@ -192,6 +243,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_have_their_value),         cmocka_unit_test(list_rows_keep_the_rules),
         cmocka_unit_test(the_same_bytes_everywhere),      cmocka_unit_test(recall_rows_have_one_answer),
+        cmocka_unit_test(places_have_one_answer),
         cmocka_unit_test(what_cannot_be_made_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

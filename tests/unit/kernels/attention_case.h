@@ -32,6 +32,7 @@ typedef struct problem {
     int64_t bias;  /* reach of a bias by distance + 1; 0: none */
     int64_t rope;  /* columns that are rotated */
     bool interleaved;
+    int64_t shaw; /* reach of vectors by distance; 0: none */
 } problem;
 
 typedef struct tensor {
@@ -45,6 +46,7 @@ typedef struct attention_case {
     tensor q, k, v, o, lse, d_o, dq, dk, dv;
     uint64_t *row_key;
     tensor bias, spread_bias, bias_grad, angles[2]; /* spread_bias: what the kernel reads */
+    tensor vectors[2], packed, sums[2]; /* by distance: of keys and values; weights and slopes */
 } attention_case;
 
 enum { ROPE_OFFSET = 3 };
@@ -97,6 +99,21 @@ static inline void case_rope(attention_case *c) {
     c->a.rope_dim = c->in.rope;
     c->a.rope_k = ROPE_OFFSET + (c->in.n_q > c->in.n_k ? c->in.n_q - c->in.n_k : 0);
     c->a.rope_interleaved = c->in.interleaved;
+}
+
+static inline void case_shaw(attention_case *c) {
+    const int64_t count = 2 * c->in.shaw + 1;
+    for (int t = 0; t < 2; t++) {
+        c->vectors[t] = tensor_make(count, t ? c->in.value_dim : c->in.dim, 0);
+        tensor_random(c->vectors[t], (uint64_t)(6 + t), 1);
+        c->sums[t] = tensor_make(c->in.n_q, count, 0);
+    }
+    c->packed = tensor_make(1, qkv_kernels_scalar.attend_shaw_size(c->in.shaw, c->in.dim, c->in.value_dim), 0);
+    qkv_kernels_scalar.attend_shaw_pack(c->in.shaw, c->in.dim, c->in.value_dim, c->vectors[0].p, c->vectors[1].p, c->packed.p);
+    c->a.shaw = c->packed.p;
+    c->a.shaw_reach = c->in.shaw;
+    c->a.shaw_weights = c->sums[0].p;
+    c->a.shaw_slopes = c->sums[1].p;
 }
 
 static inline attention_case *case_make(problem in) {
@@ -152,12 +169,13 @@ static inline attention_case *case_make(problem in) {
     };
     if (in.bias > 0) case_bias(c);
     if (in.rope > 0) case_rope(c);
+    if (in.shaw > 0) case_shaw(c);
     return c;
 }
 
 static inline void case_free(attention_case *c) {
     tensor *all[] = {&c->q, &c->k, &c->v, &c->o, &c->lse, &c->d_o, &c->dq, &c->dk, &c->dv, &c->bias, &c->spread_bias, &c->bias_grad,
-                     &c->angles[0], &c->angles[1]};
+                     &c->angles[0], &c->angles[1], &c->vectors[0], &c->vectors[1], &c->packed, &c->sums[0], &c->sums[1]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->p);
     free(c->row_key);
     free(c);
@@ -173,12 +191,18 @@ static inline real *scratch_make(int64_t size) {
 
 static inline void run_forward(const qkv_kernels *t, const qkv_attend *a) {
     real *scratch = scratch_make(t->attend_forward_scratch(a->n_q, a->n_k, a->dim, a->value_dim));
-    t->attend_forward(a, scratch);
+    qkv_attend with = *a;
+    with.shaw_work = a->shaw ? scratch_make(t->attend_shaw_work(a->n_q, a->shaw_reach, false)) : NULL;
+    t->attend_forward(&with, scratch);
+    free(with.shaw_work);
     free(scratch);
 }
 static inline void run_backward(const qkv_kernels *t, const qkv_attend *a) {
     real *scratch = scratch_make(t->attend_backward_scratch(a->n_q, a->n_k, a->dim, a->value_dim));
-    t->attend_backward(a, scratch);
+    qkv_attend with = *a;
+    with.shaw_work = a->shaw ? scratch_make(t->attend_shaw_work(a->n_q, a->shaw_reach, true)) : NULL;
+    t->attend_backward(&with, scratch);
+    free(with.shaw_work);
     free(scratch);
 }
 
@@ -202,6 +226,7 @@ typedef struct reference {
     double *o, *lse, *p, *slope, *dq, *dk, *dv;
     double *bias, *dbias;
     double *tq, *tk; /* rotated */
+    double *keys, *values, *weights, *slopes; /* by distance */
 } reference;
 
 static inline double *widen(tensor t) {
@@ -243,6 +268,19 @@ static inline int64_t bias_index(const attention_case *c, int64_t i, int64_t j) 
     return (d < -reach ? -reach : d > reach ? reach : d) + reach;
 }
 
+static inline int64_t shaw_index(const attention_case *c, int64_t i, int64_t j) {
+    int64_t reach = c->in.shaw, d = j - (i + c->in.n_k - c->in.n_q);
+    return (d < -reach ? -reach : d > reach ? reach : d) + reach;
+}
+
+/* A key or value as a query sees it: with the vector of the distance. */
+static inline double seen_key(const attention_case *c, const reference *r, int64_t i, int64_t j, int64_t l) {
+    return r->tk[j * c->in.dim + l] + (c->in.shaw > 0 ? r->keys[shaw_index(c, i, j) * c->in.dim + l] : 0);
+}
+static inline double seen_value(const attention_case *c, const reference *r, int64_t i, int64_t j, int64_t x) {
+    return r->v[j * c->in.value_dim + x] + (c->in.shaw > 0 ? r->values[shaw_index(c, i, j) * c->in.value_dim + x] : 0);
+}
+
 static inline void reference_forward(const attention_case *c, reference *r) {
     problem in = c->in;
     memcpy(r->tq, r->q, (size_t)(in.n_q * in.dim) * sizeof(double));
@@ -256,7 +294,7 @@ static inline void reference_forward(const attention_case *c, reference *r) {
         for (int64_t j = 0; j < in.n_k; j++) {
             double s = 0, slope = 1;
             if (!sees(in, i, j)) continue;
-            for (int64_t l = 0; l < in.dim; l++) s += r->tq[i * in.dim + l] * r->tk[j * in.dim + l];
+            for (int64_t l = 0; l < in.dim; l++) s += r->tq[i * in.dim + l] * seen_key(c, r, i, j, l);
             s *= (double)c->a.scale;
             if (c->a.softcap != 0) {
                 double h = tanh(s / (double)c->a.softcap);
@@ -281,7 +319,7 @@ static inline void reference_forward(const attention_case *c, reference *r) {
         for (int64_t j = 0; j < in.n_k; j++) {
             if (!sees(in, i, j)) continue;
             p[j] /= sum;
-            for (int64_t x = 0; x < in.value_dim; x++) o[x] += p[j] * r->keep[i * in.n_k + j] * r->v[j * in.value_dim + x];
+            for (int64_t x = 0; x < in.value_dim; x++) o[x] += p[j] * r->keep[i * in.n_k + j] * seen_value(c, r, i, j, x);
         }
     }
 }
@@ -297,14 +335,19 @@ static inline void reference_backward(const attention_case *c, reference *r) {
             if (!sees(in, i, j)) continue;
             double dp = 0;
             for (int64_t x = 0; x < in.value_dim; x++) {
-                dp += g[x] * r->v[j * in.value_dim + x];
+                dp += g[x] * seen_value(c, r, i, j, x);
                 r->dv[j * in.value_dim + x] += p[j] * keep[j] * g[x];
             }
             double ds = p[j] * (dp * keep[j] - d);
             if (in.bias > 0) r->dbias[bias_index(c, i, j)] += ds;
-            ds *= r->slope[i * in.n_k + j] * scale;
+            ds *= r->slope[i * in.n_k + j];
+            if (in.shaw > 0) {
+                r->weights[i * (2 * in.shaw + 1) + shaw_index(c, i, j)] += p[j] * keep[j];
+                r->slopes[i * (2 * in.shaw + 1) + shaw_index(c, i, j)] += ds;
+            }
+            ds *= scale;
             for (int64_t l = 0; l < in.dim; l++) {
-                r->dq[i * in.dim + l] += ds * r->tk[j * in.dim + l];
+                r->dq[i * in.dim + l] += ds * seen_key(c, r, i, j, l);
                 r->dk[j * in.dim + l] += ds * r->tq[i * in.dim + l];
             }
         }
@@ -331,14 +374,19 @@ static inline reference *reference_make(const attention_case *c) {
                      widen(c->bias),
                      zeros(2 * in.bias),
                      zeros(in.n_q * in.dim),
-                     zeros(in.n_k * in.dim)};
+                     zeros(in.n_k * in.dim),
+                     widen(c->vectors[0]),
+                     widen(c->vectors[1]),
+                     zeros(in.n_q * (2 * in.shaw + 1)),
+                     zeros(in.n_q * (2 * in.shaw + 1))};
     reference_forward(c, r);
     reference_backward(c, r);
     return r;
 }
 
 static inline void reference_free(reference *r) {
-    double *all[] = {r->q, r->k, r->v, r->d_o, r->keep, r->o, r->lse, r->p, r->slope, r->dq, r->dk, r->dv, r->bias, r->dbias, r->tq, r->tk};
+    double *all[] = {r->q, r->k, r->v, r->d_o, r->keep, r->o, r->lse, r->p, r->slope, r->dq, r->dk, r->dv, r->bias, r->dbias, r->tq, r->tk,
+                     r->keys, r->values, r->weights, r->slopes};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     free(r);
 }
@@ -346,10 +394,10 @@ static inline void reference_free(reference *r) {
 /* ---- comparison ---- */
 
 static inline void describe(const char *what, const qkv_kernels *t, problem in, int64_t row, int64_t col) {
-    fail_msg("%s on %s: n_q %lld n_k %lld d %lld dv %lld span %lld,%lld alibi %g cap %g dropout %g spread %g bias %lld rope %lld, at "
+    fail_msg("%s on %s: n_q %lld n_k %lld d %lld dv %lld span %lld,%lld alibi %g cap %g dropout %g spread %g bias %lld rope %lld shaw %lld, at "
              "row %lld column %lld",
              what, t->name, (long long)in.n_q, (long long)in.n_k, (long long)in.dim, (long long)in.value_dim, (long long)in.left,
-             (long long)in.right, in.alibi, in.softcap, in.dropout, in.spread, (long long)in.bias, (long long)in.rope, (long long)row,
+             (long long)in.right, in.alibi, in.softcap, in.dropout, in.spread, (long long)in.bias, (long long)in.rope, (long long)in.shaw, (long long)row,
              (long long)col);
 }
 

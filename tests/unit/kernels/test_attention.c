@@ -17,6 +17,10 @@ static void check(const qkv_kernels *t, problem in) {
     if (in.bias > 0 && in.n_k > 0 && in.n_q > 0)
         compare("bias gradient", t, in, (tensor){c->bias_grad.p, 1, c->bias_grad.cols, c->bias_grad.cols, 0}, r->dbias,
                 TOLERANCE(2e-5) * spread); /* a sum over all pairs */
+    if (in.shaw > 0 && in.n_k > 0) {
+        compare("weights by distance", t, in, c->sums[0], r->weights, TOLERANCE(4e-6) * spread);
+        compare("slopes by distance", t, in, c->sums[1], r->slopes, TOLERANCE(8e-6) * spread);
+    }
     reference_free(r);
     case_free(c);
 }
@@ -108,6 +112,26 @@ static void test_bias_and_rotation(void **state) {
         }
 }
 
+/* Vectors by distance, whose limits fall anywhere into the vectors of keys, alone and with the other terms. */
+static void test_vectors_by_distance(void **state) {
+    (void)state;
+    static const int64_t lengths[][2] = {{1, 1}, {7, 7}, {71, 83}, {9, 5}, {40, 300}, {110, 530}, {130, 60}};
+    static const int64_t reaches[] = {1, 2, 7, 8, 15, 16, 17, 40, QKV_ATTEND_REACH};
+    for (int s = 0, turn = 0; s < SPANS; s++)
+        for (int n = 0; n < 7; n++, turn++) {
+            problem in = {.n_q = lengths[n][0], .n_k = lengths[n][1], .dim = 20, .value_dim = 16, .left = spans[s][0], .right = spans[s][1], .gap = 1};
+            in.shaw = reaches[turn % 9];
+            check_tables(in);
+            in.alibi = turn % 3 ? 0 : 0.125;
+            in.bias = turn % 2 * 5;
+            in.softcap = turn % 3 ? 0 : 2;
+            in.dropout = turn % 4 ? 0 : 0.2;
+            in.value_dim = 37;
+            in.spread = turn % 5 || in.softcap != 0 ? 1 : 20; /* maxima move on the way */
+            check_tables(in);
+        }
+}
+
 /* Key tiles one by one, each with scratch of its own beside what they share, are the whole. */
 static void test_parts(void **state) {
     (void)state;
@@ -115,7 +139,9 @@ static void test_parts(void **state) {
     int n = all_tables(tables);
     for (int t = 0; t < n; t++)
         for (int s = 0; s < SPANS; s++) {
-            problem in = {.n_q = 210, .n_k = 530, .dim = 18, .value_dim = 16, .left = spans[s][0], .right = spans[s][1], .bias = 5, .rope = 8, .spread = 4};
+            problem in = {.n_q = 210, .n_k = 530, .dim = 18, .value_dim = 16, .left = spans[s][0], .right = spans[s][1], .bias = 5, .spread = 4};
+            if (s % 2) in.rope = 8;
+            else in.shaw = 9;
             attention_case *whole = case_make(in), *parts = case_make(in);
             run_forward(tables[t], &whole->a);
             run_forward(tables[t], &parts->a);
@@ -123,6 +149,7 @@ static void test_parts(void **state) {
             int64_t shared = tables[t]->attend_shared_scratch(in.n_q, in.dim, in.value_dim);
             int64_t own = tables[t]->attend_backward_scratch(in.n_q, in.n_k, in.dim, in.value_dim) - shared;
             parts->a.shared = scratch_make(shared);
+            parts->a.shaw_work = scratch_make(in.shaw ? tables[t]->attend_shaw_work(in.n_q, in.shaw, true) : 0);
             for (int64_t key = 0; key < in.n_k; key += QKV_ATTEND_KEYS) {
                 real *scratch = scratch_make(own);
                 parts->a.key0 = key;
@@ -131,6 +158,9 @@ static void test_parts(void **state) {
                 free(scratch);
             }
             free(parts->a.shared);
+            free(parts->a.shaw_work);
+            for (int x = 0; x < 2; x++)
+                if (!same_bits(whole->sums[x], parts->sums[x])) describe("sums by distance of parts", tables[t], in, x, 0);
             if (!same_bits(whole->dq, parts->dq)) describe("dq of parts", tables[t], in, 0, 0);
             if (!same_bits(whole->dk, parts->dk)) describe("dk of parts", tables[t], in, 0, 0);
             if (!same_bits(whole->dv, parts->dv)) describe("dv of parts", tables[t], in, 0, 0);
@@ -280,6 +310,7 @@ static void test_weights(void **state) {
             in.bias = s % 4 == 1 ? 6 : 0;
             in.rope = s % 4 == 2 ? 20 : 0;
             in.interleaved = s % 8 == 2;
+            in.shaw = s % 4 == 3 ? 9 : 0;
             attention_case *c = case_make(in);
             *at(c->k, 11, 3) = (real)(s == 7 ? NAN : 0.5);
             reference *r = reference_make(c);
@@ -349,6 +380,7 @@ int main(void) {
         cmocka_unit_test(test_spans),
         cmocka_unit_test(test_terms),
         cmocka_unit_test(test_bias_and_rotation),
+        cmocka_unit_test(test_vectors_by_distance),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_huge_scores),

@@ -22,6 +22,7 @@ static problem problem_of(int turn) {
                      .bias = turn % 6 == 4 ? 20 : 0,
                      .rope = turn % 6 == 5 ? d[0] / 2 * 2 : 0,
                      .interleaved = turn % 12 == 5,
+                     .shaw = turn % 6 == 2 ? 1 + turn % 40 : 0,
                      .gap = turn % 2};
 }
 
@@ -48,6 +49,8 @@ static void test_tables(void **state) {
             if (!same_bits(c->dk, first->dk)) describe("dk differs", tables[t], in, 0, 0);
             if (!same_bits(c->dv, first->dv)) describe("dv differs", tables[t], in, 0, 0);
             if (!same_bits(c->bias_grad, first->bias_grad)) describe("bias gradient differs", tables[t], in, 0, 0);
+            for (int x = 0; x < 2; x++)
+                if (!same_bits(c->sums[x], first->sums[x])) describe("sums by distance differ", tables[t], in, x, 0);
             tensor other = tensor_make(in.n_q, in.n_k, 0);
             tables[t]->attend_weights(&c->a, other.p);
             if (!same_bits(other, weights)) describe("weights differ", tables[t], in, 0, 0);
@@ -99,6 +102,7 @@ static void test_decode(void **state) {
                               .value_dim = w % 2 ? 12 : 16,
                               .bias = 40,
                               .rope = 8 * hard,
+                              .shaw = hard ? 0 : 10 + w,
                               .left = windows[w],
                               .right = 0,
                               .alibi = 0.1,

@@ -42,7 +42,8 @@ static void test_products(void **state) {
                               .softcap = turn % 4 ? 0 : 2,
                               .dropout = turn % 5 ? 0 : 0.1,
                               .bias = turn % 7 ? 0 : 9,
-                              .rope = turn % 6 || d[0] < 2 ? 0 : d[0] / 2 * 2};
+                              .rope = turn % 6 || d[0] < 2 ? 0 : d[0] / 2 * 2,
+                              .shaw = turn % 6 == 1 ? 1 + turn % 20 : 0};
                 attention_case *c = case_make(in);
                 qkv_counted = (qkv_counts){0};
                 run_forward(t, &c->a);
@@ -52,6 +53,10 @@ static void test_products(void **state) {
                 double backward = 2 * (double)qkv_counted.fma;
                 qkv_cost f = qkv_cost_attend_forward(in.n_q, in.n_k, in.left, in.right, in.dim, in.value_dim);
                 qkv_cost b = qkv_cost_attend_backward(in.n_q, in.n_k, in.left, in.right, in.dim, in.value_dim);
+                if (in.shaw > 0) {
+                    f.executed += qkv_cost_attend_shaw_forward(in.n_q, in.n_k, in.left, in.right, in.shaw, in.dim, in.value_dim).executed;
+                    b.executed += qkv_cost_attend_shaw_backward(in.n_q, in.n_k, in.shaw, in.dim, in.value_dim).executed;
+                }
                 if (f.executed != forward || b.executed != backward) {
                     print_message("forward %.0f, counted %.0f; backward %.0f, counted %.0f\n", f.executed, forward, b.executed,
                                   backward);

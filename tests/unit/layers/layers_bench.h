@@ -21,12 +21,12 @@ static inline void lb_batch(layers_batch *b) {
         b->row_key[r] = qkv_key2(5, (uint64_t)r);
         b->ids[r] = (int32_t)qkv_below(b->row_key[r], 9);
     }
-    b->batch = (qkv_batch){LB_SEQUENCES, LB_OFFSET, b->ids, b->seq_key, b->row_key};
+    b->batch = (qkv_batch){.n_seq = LB_SEQUENCES, .offset = LB_OFFSET, .ids = b->ids, .seq_key = b->seq_key, .row_key = b->row_key};
 }
 
 static inline qkv_block_shape lb_shape(int i) {
     return (qkv_block_shape){.dim = LB_DIM, .heads = 4, .kv_heads = i % 2 ? 2 : 4, .head_dim = 3, .ffn = 20, .norm = (qkv_norm)(i % 2),
-                             .activation = (qkv_activation)(i % 6), .post_norm = i / 2 % 2, .bias = i / 4 % 2 == 0, .span = {-1, -1},
+                             .activation = (qkv_activation)(i % 6), .norm_place = i / 2 % 2, .bias = i / 4 % 2 == 0, .span = {-1, -1},
                              .norm_epsilon = 1e-5, .dropout = 0.2, .attention_dropout = 0.1, .layers = 3};
 }
 

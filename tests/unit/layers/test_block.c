@@ -41,6 +41,40 @@ static void parameters(void **state) {
     }
 }
 
+/* Other starts, and the parameters that go with them. */
+static void starts(void **state) {
+    (void)state;
+    static const struct {
+        qkv_initial init;
+        qkv_residual_kind residual;
+        double q, v, out;
+    } cases[] = {{QKV_INIT_PLAIN, QKV_RESIDUAL_PLAIN, 1, 1, 1},
+                 {QKV_INIT_LARGE, QKV_RESIDUAL_PLAIN, 10, 10, 10},
+                 {QKV_INIT_SMALL, QKV_RESIDUAL_NONE, 0.01, 0.01, 0.01},
+                 {QKV_INIT_SCALED, QKV_RESIDUAL_NONE, 1, 1, 0.40824829},
+                 {QKV_INIT_SCALED, QKV_RESIDUAL_DEEPNORM, 1, 0.45180101, 0.45180101}}; /* (8 * 3)^(-1/4) */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ops_bench one, *bench = &one;
+        ops_start(bench, 1);
+        qkv_block_shape s = lb_shape(0);
+        s.init = cases[i].init, s.residual = cases[i].residual, s.norm_place = QKV_NORM_POST, s.qk_norm = true;
+        qkv_block l;
+        OPS_OK(qkv_block_declare(&l, &bench->reg, "", &s, 0));
+        const qkv_param *p = bench->reg.params, *in = &p[l.attention.qkv.weight];
+        ops_near("q and k", (double)in->init_std, cases[i].q / sqrt(12), 1e-6);
+        ops_near("v", (double)in->init_last_std, cases[i].v / sqrt(12), 1e-6);
+        assert_int_equal(in->init_last, 12);
+        ops_near("out", (double)p[l.attention.out.weight].init_std, cases[i].out / sqrt(12), 1e-6);
+        ops_near("ffn in", (double)p[l.ffn.in.weight].init_std, cases[i].v / sqrt(12), 1e-6);
+        ops_near("ffn out", (double)p[l.ffn.out.weight].init_std, cases[i].out / sqrt(20), 1e-6);
+        ops_near("alpha", (double)l.alpha, cases[i].residual == QKV_RESIDUAL_DEEPNORM ? 1.5650846 : 1, 1e-6); /* 6^(1/4) */
+        lb_param(&bench->reg, "attention.q_norm.weight", 1, 3, false);
+        lb_param(&bench->reg, "attention.k_norm.weight", 1, 3, false);
+        ops_ready(bench, 64);
+        ops_end(bench);
+    }
+}
+
 static void by_hand(ops_bench *bench, const qkv_block *l, const qkv_batch *batch, qkv_mat in, qkv_mat out) {
     qkv_exec *x = &bench->x;
     qkv_mat a = ops_mat(LB_ROWS, LB_DIM, LB_DIM, 1), b = ops_mat(LB_ROWS, LB_DIM, LB_DIM, 2), h = ops_mat(LB_ROWS, LB_DIM, LB_DIM, 3);
@@ -48,7 +82,7 @@ static void by_hand(ops_bench *bench, const qkv_block *l, const qkv_batch *batch
     qkv_attention_saved as;
     qkv_ffn_saved fs;
     qkv_dropout d1 = qkv_exec_dropout(x, 0.2, 16 * 2 + 1, batch->row_key), d2 = qkv_exec_dropout(x, 0.2, 16 * 2 + 2, batch->row_key);
-    if (l->post_norm) {
+    if (l->norm_place == QKV_NORM_POST) {
         OPS_OK(qkv_attention_layer_forward(x, &l->attention, batch, in, a, &as));
         OPS_OK(qkv_residual(x, &in, a, b, d1));
         OPS_OK(qkv_norm_forward(x, &l->norm1, b, h, &n));
@@ -107,6 +141,6 @@ static void formulas(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters), cmocka_unit_test(formulas)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters), cmocka_unit_test(starts), cmocka_unit_test(formulas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,8 @@ static void embedding(void **state) {
         ops_bench one, *bench = &one;
         ops_start(bench, 1);
         qkv_embedding_layer l;
-        OPS_OK(qkv_embedding_layer_declare(&l, &bench->reg, 9, 5, 13, (qkv_position)position, 0.25));
+        const qkv_position_shape shape = {.kind = (qkv_position)position, .length = 13};
+        OPS_OK(qkv_embedding_layer_declare(&l, &bench->reg, 9, 5, &shape, 0.25));
         assert_int_equal(bench->reg.count, position == QKV_POSITION_LEARNED ? 2 : 1);
         const qkv_param *table = &bench->reg.params[0];
         assert_string_equal(table->name, "embedding.weight");
@@ -55,10 +56,11 @@ static void too_long(void **state) {
             ops_bench one, *bench = &one;
             ops_start(bench, 1);
             qkv_embedding_layer l;
-            OPS_OK(qkv_embedding_layer_declare(&l, &bench->reg, 9, 5, limit, (qkv_position)position, 0));
+            const qkv_position_shape shape = {.kind = (qkv_position)position, .length = limit};
+            OPS_OK(qkv_embedding_layer_declare(&l, &bench->reg, 9, 5, &shape, 0));
             ops_ready(bench, 1 << 16);
             qkv_mat out = ops_mat(LB_ROWS, 5, 5, 1);
-            bool refused = limit < 13 && position != QKV_POSITION_NONE;
+            bool refused = limit < 13 && position == QKV_POSITION_LEARNED;
             assert_int_equal(qkv_embedding_layer_forward(&bench->x, &l, &b.batch, out), refused ? QKV_BAD_ARGUMENT : QKV_OK);
             if (refused) assert_string_equal(bench->ctx.message, "sequence 3 has 13 tokens; there are 12 positions");
             qkv_exec_release(&bench->x, 0);
@@ -72,11 +74,14 @@ static void pooling(void **state) {
     (void)state;
     layers_batch b;
     lb_batch(&b);
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 6; kind++) {
         ops_bench one, *bench = &one;
         ops_start(bench, 2);
         qkv_pooling_layer l;
-        OPS_OK(qkv_pooling_layer_declare(&l, &bench->reg, (qkv_pooling)kind, LB_DIM, 3));
+        const bool both = kind == 5; /* `last` of two directions */
+        const qkv_pooling pooling_kind = both ? QKV_POOL_LAST : (qkv_pooling)kind;
+        OPS_OK(qkv_pooling_layer_declare(&l, &bench->reg, "", pooling_kind, LB_DIM, 3));
+        l.both = both;
         assert_int_equal(bench->reg.count, kind == QKV_POOL_ATTENTION);
         ops_ready(bench, 1 << 18);
         memset(bench->weights, 0, (size_t)bench->reg.size * sizeof(real));
@@ -90,6 +95,7 @@ static void pooling(void **state) {
                 top = fmax(top, (double)ops_at(in, r, c));
             }
             double expected = kind == QKV_POOL_FIRST ? (double)ops_at(in, 0, c) : kind == QKV_POOL_MAX ? top : mean;
+            if (pooling_kind == QKV_POOL_LAST) expected = (double)ops_at(in, both && c >= LB_DIM / 2 ? 0 : 6, c);
             ops_near("pooled", (double)ops_at(out, 0, c), expected, 1e-6);
             assert_true(ops_at(out, 1, c) == 0);
             ops_near("a single row", (double)ops_at(out, 2, c), (double)ops_at(in, 7, c), 1e-6);

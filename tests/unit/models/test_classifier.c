@@ -29,7 +29,7 @@ static void names(void **state) {
     }
     assert_true(reg->size >= end && reg->size % 16 == 0);
     qkv_classifier_free(net);
-    c.post_norm = true; /* ends in a norm already */
+    c.norm_place = QKV_NORM_POST; /* ends in a norm already */
     NET_OK(&ctx, qkv_classifier_create(&ctx, &c, false, &net));
     for (int64_t i = 0; i < qkv_classifier_reg(net)->count; i++) assert_string_not_equal(qkv_classifier_reg(net)->params[i].name, "norm.weight");
     qkv_classifier_free(net);

@@ -45,6 +45,16 @@ static void refused(void **state) {
     REFUSED(c.attention_dropout = -0.5, "attention_dropout=-0.5 is outside 0..0.999");
     REFUSED(c.embedding_dropout = NAN, "embedding_dropout=nan is outside 0..0.999");
     REFUSED(c.norm_epsilon = 0, "norm_epsilon=0: a constant row would be divided by 0");
+    REFUSED((c.position = QKV_POSITION_T5, c.position_buckets = 7), "position_buckets=7: expected an even number from 4 on");
+    REFUSED((c.position = QKV_POSITION_T5, c.position_reach = 16),
+            "position_reach=16 with 32 buckets: expected more than 16, as nearer ones have a bucket each");
+    REFUSED((c.position = QKV_POSITION_SHAW, c.position_reach = 300), "position_reach=300: with position=shaw at most 127");
+    REFUSED((c.position = QKV_POSITION_SHAW, c.global_first = 1),
+            "position=shaw goes with windows, not with dilation, global tokens or random blocks");
+    REFUSED((c.position = QKV_POSITION_ROPE, c.head_dim = 1), "head_dim=1: position=rope turns pairs of columns");
+    REFUSED(c.rope_base = 1, "rope_base=1: expected more than 1");
+    REFUSED(c.rope_factor = 0.5, "rope_factor=0.5: expected at least 1");
+    REFUSED(c.rope_part = 1.5, "rope_part=1.5 is outside 0..1");
     REFUSED(c.pooling = (qkv_pooling)9, "pooling has no choice number 9");
     REFUSED(c.activation = (qkv_activation)6, "activation has no choice number 6");
 }
@@ -54,8 +64,14 @@ static void same(const qkv_config *a, const qkv_config *b) {
     assert_true(a->model == b->model && a->cell == b->cell);
     assert_true(a->vocab == b->vocab && a->classes == b->classes && a->layers == b->layers && a->dim == b->dim && a->heads == b->heads);
     assert_true(a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn && a->max_length == b->max_length);
+    assert_true(a->position_layout == b->position_layout && a->position_beyond == b->position_beyond);
+    assert_true(a->position_reach == b->position_reach && a->position_buckets == b->position_buckets);
+    assert_true(a->rope_base == b->rope_base && a->rope_pairs == b->rope_pairs && a->rope_part == b->rope_part);
+    assert_true(a->rope_stretch == b->rope_stretch && a->rope_factor == b->rope_factor && a->rope_length == b->rope_length);
     assert_true(a->position == b->position && a->pooling == b->pooling && a->norm == b->norm && a->activation == b->activation);
-    assert_true(a->post_norm == b->post_norm && a->bias == b->bias && a->span.left == b->span.left && a->span.right == b->span.right);
+    assert_true(a->norm_place == b->norm_place && a->residual == b->residual && a->init == b->init && a->qk_norm == b->qk_norm);
+    assert_true(a->unscaled == b->unscaled && a->softcap == b->softcap && a->bias == b->bias);
+    assert_true(a->span.left == b->span.left && a->span.right == b->span.right);
     assert_true(a->norm_epsilon == b->norm_epsilon && a->dropout == b->dropout && a->attention_dropout == b->attention_dropout);
     assert_true(a->embedding_dropout == b->embedding_dropout && a->bf16 == b->bf16);
 }
@@ -97,6 +113,29 @@ static void names(void **state) {
     assert_string_equal(json_string_value(json_object_get(json, "norm")), "layer");
     assert_true(json_is_true(json_object_get(json, "bias")));
     json_decref(json);
+}
+
+/* Norms, residuals, start and scores: written by name, and only where they are not as usual. */
+static void stability(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    qkv_config all = net_config(), back;
+    json_t *json;
+    static const char *const keys[] = {"norm_place", "residual", "init", "qk_norm", "unscaled", "softcap"};
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &all, &json));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) assert_null(json_object_get(json, keys[i]));
+    json_decref(json);
+    all.norm_place = QKV_NORM_POST, all.residual = QKV_RESIDUAL_DEEPNORM, all.init = QKV_INIT_PLAIN, all.qk_norm = all.unscaled = true;
+    all.softcap = 30;
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &all, &json));
+    assert_string_equal(json_string_value(json_object_get(json, "norm_place")), "post");
+    assert_string_equal(json_string_value(json_object_get(json, "residual")), "deepnorm");
+    assert_string_equal(json_string_value(json_object_get(json, "init")), "plain");
+    NET_OK(&ctx, qkv_config_from_json(&ctx, json, &back));
+    same(&all, &back);
+    json_decref(json);
+    REFUSED(c.residual = QKV_RESIDUAL_DEEPNORM, "residual=deepnorm is of norm_place=post, not of pre");
+    REFUSED(c.softcap = -1, "softcap=-1 is outside 0..1000000");
 }
 
 /* What newer programs added is written only where it is not as it was before. */
@@ -167,7 +206,7 @@ static void recurrent(void **state) {
     NET_OK(&ctx, qkv_config_to_json(&ctx, &a, &json));
     assert_string_equal(json_string_value(json_object_get(json, "model")), "bilstm");
     assert_string_equal(json_string_value(json_object_get(json, "cell")), "peepholes");
-    static const char *const absent[] = {"position", "kv_heads", "head_dim", "ffn", "norm", "activation", "post_norm", "bias", "span_left",
+    static const char *const absent[] = {"position", "kv_heads", "head_dim", "ffn", "norm", "activation", "norm_place", "bias", "span_left",
                                          "span_right", "norm_epsilon", "attention_dropout"};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) assert_null(json_object_get(json, absent[i]));
     NET_OK(&ctx, qkv_config_from_json(&ctx, json, &b));
@@ -185,6 +224,20 @@ static void recurrent(void **state) {
     a.pooling = QKV_POOL_MEAN;
     a.dim = 101;
     assert_int_equal(qkv_config_check(&ctx, &a), QKV_OK);
+    /* without it there are none; files that had some are read all the same */
+    qkv_config_settle(&a);
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &a, &json));
+    assert_null(json_object_get(json, "heads"));
+    for (int i = 0; i < 2; i++) {
+        NET_OK(&ctx, qkv_config_from_json(&ctx, json, &b));
+        same(&a, &b);
+        json_object_set_new(json, "heads", json_integer(4));
+    }
+    json_object_del(json, "heads");
+    json_object_set_new(json, "pooling", json_string("attention"));
+    assert_int_equal(qkv_config_from_json(&ctx, json, &b), QKV_BAD_FORMAT);
+    assert_string_equal(ctx.message, "config: heads is missing");
+    json_decref(json);
     assert_int_equal(qkv_config_check_causal(&ctx, true, (qkv_span){5, 7}), QKV_BAD_CONFIG);
     assert_non_null(strstr(ctx.message, "window=5,7"));
     assert_int_equal(qkv_config_check_causal(&ctx, true, (qkv_span){5, 0}), QKV_OK);
@@ -197,7 +250,7 @@ static void recurrent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(accepted), cmocka_unit_test(refused), cmocka_unit_test(there_and_back),
-                                       cmocka_unit_test(names), cmocka_unit_test(flags), cmocka_unit_test(wrong_json),
+                                       cmocka_unit_test(names), cmocka_unit_test(flags), cmocka_unit_test(stability), cmocka_unit_test(wrong_json),
                                        cmocka_unit_test(recurrent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

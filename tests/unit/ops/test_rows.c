@@ -2,6 +2,7 @@
 #include "ops.h"
 
 #include "ops/embedding.h"
+#include "ops/position.h"
 #include "ops/pooling.h"
 
 static void embedding_one(int64_t vocab, int64_t cols, int64_t rows) {
@@ -66,10 +67,15 @@ static void positions(void **state) {
     const int32_t expected[] = {0, 1, 2, 0, 1, 2, 3};
     qkv_batch batch = {.n_seq = 3, .offset = offset};
     int32_t *got;
-    OPS_OK(qkv_positions(&bench->x, &batch, 4, &got));
+    OPS_OK(qkv_positions(&bench->x, &batch, 4, QKV_BEYOND_ERROR, &got));
     assert_memory_equal(got, expected, sizeof expected);
-    assert_int_equal(qkv_positions(&bench->x, &batch, 3, &got), QKV_BAD_ARGUMENT);
+    assert_int_equal(qkv_positions(&bench->x, &batch, 3, QKV_BEYOND_ERROR, &got), QKV_BAD_ARGUMENT);
     assert_string_equal(bench->ctx.message, "sequence 2 has 4 tokens; there are 3 positions");
+    const int32_t clamped[] = {0, 1, 1, 0, 1, 1, 1}, tiled[] = {0, 1, 0, 0, 1, 0, 1};
+    OPS_OK(qkv_positions(&bench->x, &batch, 2, QKV_BEYOND_CLAMP, &got));
+    assert_memory_equal(got, clamped, sizeof clamped);
+    OPS_OK(qkv_positions(&bench->x, &batch, 2, QKV_BEYOND_TILE, &got));
+    assert_memory_equal(got, tiled, sizeof tiled);
     qkv_exec_release(&bench->x, 0);
     ops_end(bench);
 }
@@ -82,7 +88,7 @@ static void sinusoidal(void **state) {
     ops_ready(bench, 64);
     for (int64_t width = 1; width <= 33; width++) {
         qkv_mat t = ops_mat(40, width, width + 1, 1);
-        OPS_OK(qkv_sinusoidal(&bench->x, t));
+        OPS_OK(qkv_sinusoidal(&bench->x, QKV_LAYOUT_INTERLEAVED, t));
         for (int64_t p = 0; p < 40; p++)
             for (int64_t c = 0; c < width; c++) {
                 double angle = (double)p / pow(10000, 2.0 * (double)(c / 2) / (double)width);
@@ -111,14 +117,16 @@ static void pool_one(qkv_pool kind, int64_t n_seq, int64_t longest, int64_t cols
         for (int64_t c = 0; c < cols; c++) {
             int64_t first = offset[s], n = offset[s + 1] - first, best = 0;
             double sum = 0;
+            const bool last = kind == QKV_POOL_OP_LAST || (kind == QKV_POOL_OP_ENDS && c < cols / 2);
             for (int64_t r = 0; r < n; r++) {
                 sum += (double)ops_at(in, first + r, c);
                 if (ops_at(in, first + r, c) > ops_at(in, first + best, c)) best = r;
             }
-            double expected = n == 0 ? 0 : kind == QKV_POOL_OP_MEAN ? sum / (double)n : (double)ops_at(in, first + (kind == QKV_POOL_OP_MAX ? best : 0), c);
+            const int64_t taken = kind == QKV_POOL_OP_MAX ? best : last ? n - 1 : 0;
+            double expected = n == 0 ? 0 : kind == QKV_POOL_OP_MEAN ? sum / (double)n : (double)ops_at(in, first + taken, c);
             ops_near("pooled", (double)ops_at(out, s, c), expected, 2e-6);
             for (int64_t r = 0; r < n; r++) {
-                double d = (double)ops_at(dout, s, c), share = kind == QKV_POOL_OP_MEAN ? 1 / (double)n : r == (kind == QKV_POOL_OP_MAX ? best : 0);
+                double d = (double)ops_at(dout, s, c), share = kind == QKV_POOL_OP_MEAN ? 1 / (double)n : r == taken;
                 ops_near("dpooled", (double)ops_at(din, first + r, c), d * share, 1e-6);
             }
         }
@@ -135,10 +143,11 @@ static void pool_one(qkv_pool kind, int64_t n_seq, int64_t longest, int64_t cols
 
 static void pooling(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
-        pool_one((qkv_pool)kind, 0, 1, 3);
-        pool_one((qkv_pool)kind, 2, 1, 1);
-        pool_one((qkv_pool)kind, 6, 20, 19);
+    for (int kind = 0; kind <= QKV_POOL_OP_ENDS; kind++) {
+        const int64_t even = kind == QKV_POOL_OP_ENDS;
+        pool_one((qkv_pool)kind, 0, 1, 3 + even);
+        pool_one((qkv_pool)kind, 2, 1, 1 + even);
+        pool_one((qkv_pool)kind, 6, 20, 19 + even);
         pool_one((qkv_pool)kind, 150, 60, 64);
     }
 }
@@ -160,6 +169,7 @@ static void nan_stays(void **state) {
         if ((qkv_pool)kind != QKV_POOL_OP_FIRST) assert_true(isnan((double)out.p[1]));
     }
     assert_int_equal(qkv_pool_forward(&bench->x, QKV_POOL_OP_MAX, &batch, in, out, NULL), QKV_INTERNAL);
+    assert_int_equal(qkv_pool_forward(&bench->x, QKV_POOL_OP_ENDS, &batch, in, out, NULL), QKV_INTERNAL);
     assert_int_equal(qkv_pool_forward(&bench->x, QKV_POOL_OP_MEAN, &batch, qkv_mat_rows(in, 0, 3), out, NULL), QKV_INTERNAL);
     free(in.p);
     free(out.p);

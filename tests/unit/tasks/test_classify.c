@@ -47,6 +47,9 @@ static void on_event(void *user, const qkv_train_event *e) {
         }
         assert_true(e->u.step.loss >= 0 && e->u.step.rows > 0 && (e->u.step.tokens > 0 || s->data.empty_rows > 0));
         break;
+    case QKV_TRAIN_MONITOR: /* nobody asked for it */
+        fail();
+        break;
     case QKV_TRAIN_EVALUATE:
         s->evaluations++;
         break;
@@ -336,7 +339,7 @@ static void tiny_sets(void **state) {
         toy_text("toy_tiny.tsv", sets[i], train);
         qkv_classify_options o = toy_options();
         for (int tokenizer = QKV_TOKENIZER_BPE; tokenizer <= QKV_TOKENIZER_BYTE; tokenizer++) {
-            for (int pooling = QKV_POOL_MEAN; pooling <= QKV_POOL_ATTENTION; pooling++) {
+            for (int pooling = QKV_POOL_MEAN; pooling <= QKV_POOL_LAST; pooling++) {
                 o.tokenizer = tokenizer;
                 o.pooling = pooling;
                 o.epochs = 1;
@@ -562,7 +565,7 @@ static void bad_input_is_refused(void **state) {
     o.lr = NAN;
     assert_int_equal(fit(&ctx, &o, train, NULL, &s, &model), QKV_BAD_CONFIG);
     o = toy_options();
-    o.pooling = 4;
+    o.pooling = 5;
     assert_int_equal(fit(&ctx, &o, train, NULL, &s, &model), QKV_BAD_CONFIG);
     o = toy_options();
     o.window.left = -2;

@@ -133,23 +133,30 @@ static void recomputation_is_a_policy(void **state) {
     char path[512];
     rows(path);
     qkv_classify_options o = options();
-    outcome r[3];
-    for (int k = 0; k < 3; k++) {
-        o.recompute = k;
+    o.layers = 3;
+    outcome r[QKV_RECOMPUTE_AUTO + 2]; /* and feed-forward layers in parts */
+    for (int k = 0; k < QKV_RECOMPUTE_AUTO + 2; k++) {
+        o.recompute = k <= QKV_RECOMPUTE_AUTO ? k : QKV_RECOMPUTE_NONE;
+        o.ffn_chunk = k <= QKV_RECOMPUTE_AUTO ? 0 : 64;
         r[k] = train(&o, 2, path);
+        const qkv_train_plan *p = &r[k].plan;
         assert_int_equal(r[k].status, QKV_OK);
-        assert_int_equal(r[k].plan.recompute, k == QKV_RECOMPUTE_BLOCKS);
+        assert_int_equal(p->recompute, k != QKV_RECOMPUTE_NONE && k != QKV_RECOMPUTE_AUTO);
+        assert_int_equal(p->recompute_every, k == QKV_RECOMPUTE_BLOCKS ? 1 : k == QKV_RECOMPUTE_SQRT ? 2 : 0);
+        assert_int_equal(p->recompute_part, k == QKV_RECOMPUTE_ATTENTION ? 2 : k == QKV_RECOMPUTE_POINTWISE ? 1 : 0);
         assert_memory_equal(r[k].weights, r[0].weights, (size_t)r[0].count * sizeof(real));
+        if (p->recompute) assert_true(p->bytes < r[0].plan.bytes && p->flops_per_step > r[0].plan.flops_per_step && p->recompute_share > 0);
+        else assert_true(p->bytes == r[0].plan.bytes && p->recompute_share == 0);
     }
-    assert_true(r[1].plan.bytes < r[0].plan.bytes && r[2].plan.bytes == r[0].plan.bytes);
-    assert_true(r[1].plan.flops_per_step > r[0].plan.flops_per_step);
+    assert_true(r[QKV_RECOMPUTE_POINTWISE].plan.recompute_share < r[QKV_RECOMPUTE_ATTENTION].plan.recompute_share);
     o.memory = r[0].plan.bytes - 1;
     o.recompute = QKV_RECOMPUTE_NONE;
+    o.ffn_chunk = 0;
     outcome none = train(&o, 2, path);
     assert_int_equal(none.status, QKV_OK);
     assert_true(none.plan.recompute == 0 && none.plan.piece_tokens == o.batch_tokens / 2);
     free(none.weights);
-    for (int k = 0; k < 3; k++) free(r[k].weights);
+    for (int k = 0; k < QKV_RECOMPUTE_AUTO + 2; k++) free(r[k].weights);
 }
 
 /* Takes "--name value" out of the sentence; 0: it is not there. */

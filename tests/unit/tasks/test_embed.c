@@ -39,7 +39,7 @@ static void they_are_what_the_head_sees(void **state) {
     (void)state;
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = toy_ctx(&memory, 2);
-    for (int pooling = QKV_POOL_MEAN; pooling <= QKV_POOL_ATTENTION; pooling++) {
+    for (int pooling = QKV_POOL_MEAN; pooling <= QKV_POOL_LAST; pooling++) {
         qkv_model *model = train(&ctx, "embed_head.tsv", (qkv_pooling)pooling);
         const real *w = parameter(model, "head.weight"), *b = parameter(model, "head.bias");
         float v[TEXTS][DIM], p[TEXTS][2];

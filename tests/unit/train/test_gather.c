@@ -43,6 +43,38 @@ static void rows_lie_side_by_side(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+static void segments_lie_side_by_side(void **state) {
+    (void)state;
+    static int64_t at[ROWS + 1] = {0, 2, 2, 3, 4, 8, 9};
+    static int32_t size[] = {1, 2, 4, 1, 1, 1, 1, 1, 188};
+    qkv_ragged cut = data;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    qkv_gather g, plain;
+    qkv_batch b;
+    fill();
+    cut.segment_at = at, cut.segment_size = size;
+    assert_int_equal(qkv_gather_create(&ctx, &cut, 16, 4, &g), QKV_OK);
+    assert_int_equal(qkv_gather_create(&ctx, &data, 16, 4, &plain), QKV_OK);
+    assert_true(g.max_segments == 9 && qkv_gather_bytes(&g) > qkv_gather_bytes(&plain));
+    for (int plan = 0; plan < 2; plan++) {
+        qkv_gather_rows(&g, &cut, (const int64_t[]){4, 1, 0, 2}, 4, plan, &b);
+        static const int64_t segments[] = {0, 4, 4, 6, 7}, ends[] = {0, 1, 2, 3, 4, 5, 7, 11};
+        assert_memory_equal(b.segments, segments, sizeof segments);
+        assert_memory_equal(b.segment_at, ends, sizeof ends);
+        for (int s = 0; s < 4 && !plan; s++)
+            for (int64_t i = b.segments[s]; i < b.segments[s + 1]; i++)
+                assert_true(b.segment_key[i] == qkv_key2(b.seq_key[s], (uint64_t)(i - b.segments[s])));
+    }
+    const qkv_batch lower = qkv_batch_lower(&b), upper = qkv_batch_upper(&b);
+    assert_true(lower.n_seq == 7 && lower.offset == b.segment_at && upper.n_seq == 4 && upper.offset == b.segments && !upper.ids);
+    qkv_gather_rows(&plain, &data, (const int64_t[]){4, 1}, 2, false, &b);
+    assert_true(!b.segments && qkv_batch_lower(&b).n_seq == 2 && qkv_batch_upper(&b).row_key == b.row_key);
+    qkv_gather_free(&ctx, &g);
+    qkv_gather_free(&ctx, &plain);
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void dropout_follows_the_row(void **state) {
     (void)state;
     test_memory memory = {0};
@@ -82,6 +114,10 @@ static void dropout_follows_the_row(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_lie_side_by_side), cmocka_unit_test(dropout_follows_the_row)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_lie_side_by_side),
+        cmocka_unit_test(segments_lie_side_by_side),
+        cmocka_unit_test(dropout_follows_the_row),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,158 @@
+/* What an attention costs, of all its passes together. */
+#include "kernels/cost.h"
+#include "ops/attention_job.h"
+
+bool qkv_attend_has_further(const qkv_attention_shape *s) {
+    return (qkv_has_globals(&s->pattern) || s->pattern.random_blocks > 0) && !qkv_sees_all(&s->pattern, s->left, s->right);
+}
+
+bool qkv_attend_has_global(const qkv_attention_shape *s) {
+    return qkv_has_globals(&s->pattern) && (s->apart || !qkv_sees_all(&s->pattern, s->left, s->right));
+}
+
+/* With one query a sequence everything is read once, and rounding it would cost more than the products; rotations and biases
+ * by distance are terms of the f32 kernels alone, and so are gathered rows. */
+bool qkv_attend_takes_bf16(const qkv_exec *x, const qkv_attention_shape *s) {
+    return x->bf16 && x->ctx->bf16 && s->q_offset && !s->rope_cos && !s->bias && !s->shaw_keys;
+}
+
+/* The multiply-adds that the tiles compute, of one head: a sum of something for each column of queries and keys, something for
+ * each of values, and, at bf16, the sums of the rows. */
+typedef struct executed {
+    double neither, dim, values;
+} executed;
+
+static double executed_by(const qkv_attention_shape *s, bool bf16, bool backward, bool window, int64_t n_q, int64_t n_k, int64_t dim,
+                          int64_t value_dim) {
+    const int64_t left = window ? s->left : -1, right = window ? s->right : -1;
+    if (bf16)
+        return (backward ? qkv_executed_bf16_attend_backward : qkv_executed_bf16_attend_forward)(n_q, n_k, left, right, dim, value_dim) / 2;
+    return (backward ? qkv_cost_attend_backward : qkv_cost_attend_forward)(n_q, n_k, left, right, dim, value_dim).executed / 2;
+}
+
+static void add_executed(const qkv_attention_shape *s, bool bf16, bool backward, bool window, int64_t n_q, int64_t n_k, executed *e) {
+    if (n_q == 0 || n_k == 0) return;
+    const double neither = executed_by(s, bf16, backward, window, n_q, n_k, 0, 0);
+    e->neither += neither;
+    e->dim += executed_by(s, bf16, backward, window, n_q, n_k, s->dim, 0) - neither;
+    e->values += executed_by(s, bf16, backward, window, n_q, n_k, 0, s->value_dim) - neither;
+}
+
+/* What all passes compute of one sequence. */
+static executed executed_of(const job *j, bool bf16, int64_t i) {
+    const qkv_attention_shape *s = j->s;
+    const qkv_seen seen = qkv_attention_seen(s, i);
+    executed e = {0};
+    for (int64_t c = 0; c < qkv_dilation(&s->pattern); c++) {
+        const qkv_residue r = qkv_residue_of(&seen, c);
+        add_executed(s, bf16, j->backward, true, r.n_q, r.n_k, &e);
+    }
+    for (int64_t g = 0, groups = qkv_attend_has_further(s) ? qkv_groups(&seen) : 0; g < groups; g++) {
+        const qkv_group group = qkv_group_of(&seen, g);
+        add_executed(s, false, j->backward, false, group.rows, qkv_group_keys(&seen, &group), &e);
+    }
+    if (qkv_attend_has_global(s)) add_executed(s, false, j->backward, false, qkv_globals(&seen) - qkv_globals_before(&seen), seen.n_k, &e);
+    return e;
+}
+
+/* Vectors by distance: products of queries, and of dO, with all of them; backward their part of dq, and their own gradients. */
+typedef struct shaw_cost {
+    executed macs, executed;
+} shaw_cost;
+
+static qkv_cost shaw_cost_by(const qkv_attention_shape *s, bool backward, const qkv_seen *seen, int64_t dim, int64_t value_dim) {
+    return backward ? qkv_cost_attend_shaw_backward(seen->n_q, seen->n_k, s->shaw_reach, dim, value_dim)
+                    : qkv_cost_attend_shaw_forward(seen->n_q, seen->n_k, s->left, s->right, s->shaw_reach, dim, value_dim);
+}
+
+static shaw_cost shaw_cost_of(const job *j, const qkv_seen *seen) {
+    const qkv_attention_shape *s = j->s;
+    shaw_cost c = {0};
+    if (!s->shaw_keys) return c;
+    const qkv_cost dim = shaw_cost_by(s, j->backward, seen, s->dim, 0), values = shaw_cost_by(s, j->backward, seen, 0, s->value_dim);
+    c.macs = (executed){.dim = dim.flops / 2, .values = values.flops / 2};
+    c.executed = (executed){.dim = dim.executed / 2, .values = values.executed / 2};
+    if (!j->backward || !s->shaw_dkeys) return c;
+    const qkv_cost dkeys = qkv_cost_gemm(2 * s->shaw_reach + 1, s->dim, seen->n_q), dvalues = qkv_cost_gemm(2 * s->shaw_reach + 1, s->value_dim, seen->n_q);
+    c.macs.dim += dkeys.flops / 2;
+    c.macs.values += dvalues.flops / 2;
+    c.executed.dim += dkeys.executed / 2;
+    c.executed.values += dvalues.executed / 2;
+    return c;
+}
+
+/* What terms of the scores cost beside products, of all heads: a pair's distance, its product with the slope and their sum; a sum with a
+ * bias; for a column that is turned two products and a sum. */
+static double terms_flops(const qkv_attention_shape *s, bool backward, double pairs, const qkv_seen *seen) {
+    double flops = 0;
+    if (s->alibi) flops += 3 * pairs;
+    if (s->bias) flops += pairs * (backward && s->bias_grad ? 2 : 1);
+    if (s->shaw_keys) flops += pairs * (backward ? 4 : 2);
+    if (s->rope_cos)
+        flops += 3 * (double)s->rope_dim * (backward ? 2 : 1) *
+                 ((double)seen->n_q * (double)s->heads + (double)seen->n_k * (double)s->kv_heads);
+    return flops;
+}
+
+typedef struct charges {
+    qkv_charge scores, softmax, values;
+} charges;
+
+static void add_sequence(const job *j, bool tiles, bool bf16, int64_t i, charges *c) {
+    const qkv_attention_shape *s = j->s;
+    const qkv_seen seen = qkv_attention_seen(s, i);
+    const double heads = (double)s->heads, pairs = (double)qkv_pattern_pairs(&seen) * heads;
+    const shaw_cost shaw = shaw_cost_of(j, &seen);
+    const double scores = pairs * (double)s->dim * (j->backward ? 3 : 1) + shaw.macs.dim * heads;
+    const double values = pairs * (double)s->value_dim * (j->backward ? 2 : 1) + shaw.macs.values * heads;
+    c->scores.macs += scores;
+    c->values.macs += values;
+    c->scores.flops += 2 * scores;
+    c->values.flops += 2 * values;
+    c->softmax.flops += qkv_flops_attend_softmax(j->backward, pairs / heads, seen.n_q, seen.n_k, s->dim, s->value_dim) * heads;
+    c->softmax.flops += terms_flops(s, j->backward, pairs, &seen);
+    if (!tiles) return;
+    const executed e = executed_of(j, bf16, i);
+    c->softmax.executed += e.neither * heads;
+    c->scores.executed += (e.dim + shaw.executed.dim) * heads;
+    c->values.executed += (e.values + shaw.executed.values) * heads;
+}
+
+/* Every operand once: q, k, v, o, lse; backward also dout, dq, dk, dv. */
+static void add_bytes(const qkv_attention_shape *s, bool backward, charges *c) {
+    const double q = (double)(s->sequences > 0 ? attend_q_from(s, s->sequences) : 0), k = (double)(s->sequences > 0 ? s->k_offset[s->sequences] : 0);
+    const double apart = s->apart && qkv_attend_has_global(s) ? (double)qkv_attention_globals(s) : 0;
+    const double queries = q * (double)s->heads, keys = k * (double)s->kv_heads * (apart > 0 ? 2 : 1), both = (backward ? 2 : 1) * sizeof(real);
+    c->scores.bytes = both * (queries + keys + apart * (double)s->heads) * (double)s->dim;
+    c->values.bytes = both * (queries + keys) * (double)s->value_dim;
+    c->softmax.bytes = queries * sizeof(real);
+}
+
+static void add_charge(qkv_charge *to, const qkv_charge *c) {
+    to->macs += c->macs;
+    to->flops += c->flops;
+    to->executed += c->executed;
+}
+
+/* What the tiles compute is asked for only where somebody will look at it. Sequences of one length are often side by side. */
+void qkv_attend_book(qkv_exec *x, const job *j) {
+    const bool tiles = x->ledger != NULL, bf16 = j->bf16 != NULL;
+    const bool lists = j->s->pattern.global_offset;
+    charges c = {0}, one = {0};
+    for (int64_t i = 0, q = -1, k = -1; i < j->s->sequences; i++) {
+        const qkv_seen seen = qkv_attention_seen(j->s, i);
+        if (seen.n_q != q || seen.n_k != k || lists) {
+            q = seen.n_q;
+            k = seen.n_k;
+            one = (charges){0};
+            add_sequence(j, tiles, bf16, i, &one);
+        }
+        add_charge(&c.scores, &one.scores);
+        add_charge(&c.softmax, &one.softmax);
+        add_charge(&c.values, &one.values);
+    }
+    add_bytes(j->s, j->backward, &c);
+    qkv_exec_charge(x, QKV_CLASS_ATTENTION, QKV_WORK_SCORES, c.scores);
+    qkv_exec_charge(x, QKV_CLASS_ATTENTION, QKV_WORK_SOFTMAX, c.softmax);
+    qkv_exec_charge(x, QKV_CLASS_ATTENTION, QKV_WORK_VALUES, c.values);
+}
