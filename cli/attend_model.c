@@ -77,8 +77,9 @@ int attend_model(qkv_ctx *ctx, const attend_values *values, const char *path, co
     int code = status == QKV_OK ? CLI_DONE : cli_fail(ctx, status);
     if (code == CLI_DONE && s.count < s.full_count)
         cli_say("warning: the text has %s; the model reads the first %s", cli_of(s.full_count, "token").s, cli_count(s.count).s);
+    if (code == CLI_DONE && s.count == 0) cli_say("the text has no tokens: there are no weights to show");
     if (code == CLI_DONE && values->json) cli_json_line(stdout, to_json(&s, values), JSON_COMPACT);
-    if (code == CLI_DONE && !values->json) print(&s, values);
+    if (code == CLI_DONE && !values->json && s.count > 0) print(&s, values);
     qkv_release(ctx, s.tokens);
     free(s.weights);
     qkv_model_free(model);

@@ -146,7 +146,8 @@ typedef struct cli_reading {
         "rope-factor", 0, CLI_REAL, (at) + offsetof(cli_reading, factor), "X", "0", 0, 1e6,                                        \
             "of the stretch; 0: --max-length / length in training"                                                                 \
     }
-int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const cli_reading *reading);
+/* `path` is the model's, for the message. */
+int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const char *path, const cli_reading *reading);
 
 /* A context that says its warnings on standard error (around `progress`, may be NULL). `stoppable`: the first SIGINT or
  * SIGTERM asks long work to end. CLI_GO_ON or the code to exit with. */

@@ -41,9 +41,9 @@ typedef struct compare_run {
 
 static void on_progress(void *user, const qkv_compare_progress *p) {
     compare_run *run = user;
-    char line[512], left[64] = "", part[32] = "";
+    char line[512], left[64] = "", part[48] = "";
     if (isfinite(p->left)) snprintf(left, sizeof left, ", %s left", cli_duration(p->left).s);
-    if (p->part > 0.005) snprintf(part, sizeof part, " %.0f %%", 100 * p->part);
+    if (p->part > 0.005) snprintf(part, sizeof part, " (%.0f %% of it done)", 100 * p->part);
     snprintf(line, sizeof line, "%s of %s  %s%s%s", cli_count(p->cell + 1).s, cli_count(p->cells).s, p->what, part, left);
     cli_progress_line(&run->progress, line);
 }
@@ -232,8 +232,11 @@ const cli_verb cli_compare = {
         "speed: the time of a layer of attention (1 head, 8 heads, 64 neighbours) and of RNN, GRU, LSTM, by the length of the "
         "text.\n"
         "heads: 1 to 16 heads at equal width: operations, time, accuracy.\n"
-        "length: accuracy of attention, RNN and LSTM by length, within what was learned from and beyond.\n"
-        "gradients: how far they reach in attention, RNN and LSTM.\n"
+        "length: accuracy of attention, RNN, GRU and LSTM by length, within what was learned from and beyond.\n"
+        "positions: twelve ways to tell positions, asked far beyond the length that was learned from.\n"
+        "patterns: of long texts 512, 2,048 and 8,192 tokens: full, windows, global tokens, segments; five folds.\n"
+        "memory: ways to save it in training: bytes planned and measured, time paid.\n"
+        "gradients: how far they reach in attention, RNN, GRU and LSTM.\n"
         "stability: what norms, residual connections, the scale of the scores and the start are for, shallow and deep.\n"
         "order: without positions the order of words is invisible; with each way to tell positions it is not.\n\n"
         "Without --data networks learn tasks that the program makes: recall at a distance and nested list operations.\n\n"

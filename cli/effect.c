@@ -72,9 +72,22 @@ static int is_one_of(const char *text, const char *list) {
     return 0;
 }
 
+/* "words|sentences|tokens" as people write it: "words, sentences or tokens". */
+static void say_choices(const char *list, char *text, size_t size) {
+    size_t at = 0;
+    text[0] = 0;
+    while (*list && at < size) {
+        const size_t n = strcspn(list, "|");
+        const char *next = list + n + (list[n] == '|');
+        const char *between = !*next ? "" : next[strcspn(next, "|")] ? ", " : " or ";
+        at += (size_t)snprintf(text + at, size - at, "%.*s%s", (int)n, list, between);
+        list = next;
+    }
+}
+
 /* One condition: "pretrain", "!steps", "average=ema". Met: 1; else 0 and why not. */
 static int met(const state *at, const char *need, size_t length, char *why, size_t size) {
-    char name[64];
+    char name[128], choices[128] = "";
     setting s;
     const int not = *need == '!';
     snprintf(name, sizeof name, "%.*s", (int)length - not, need + not);
@@ -88,8 +101,10 @@ static int met(const state *at, const char *need, size_t length, char *why, size
     if (not ? !is_set(s.text) : list ? is_one_of(s.text, list) : is_set(s.text)) return 1;
     if (strcmp(s.text, s.fallback)) /* somebody asked for what is in the way */
         snprintf(why, size, " with --%s%s%s%s", s.flag && !is_set(s.text) ? "no-" : "", name, s.flag ? "" : " ", s.flag ? "" : s.text);
-    else
-        snprintf(why, size, " without --%s%s%.*s", name, list ? " " : "", list ? (int)strcspn(list, "|") : 0, list ? list : "");
+    else {
+        if (list) say_choices(list, choices, sizeof choices);
+        snprintf(why, size, " without --%s%s%s", name, list ? " " : "", choices);
+    }
     return 0;
 }
 

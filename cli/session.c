@@ -84,7 +84,11 @@ static int choice_of(const char *text, const char *const *names) {
     return -2;
 }
 
-int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const cli_reading *reading) {
+static int status_code(qkv_status status) {
+    return status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG ? CLI_WRONG_USE : CLI_FAILED;
+}
+
+int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const char *path, const cli_reading *reading) {
     static const char *const beyond[] = {"error", "clamp", "tile", "interpolate", NULL};
     static const char *const stretch[] = {"none", "linear", "ntk", "yarn", NULL};
     qkv_reading r;
@@ -97,13 +101,15 @@ int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const 
         return cli_wrong_use(verb, "--position-beyond=%s: expected one of error|clamp|tile|interpolate", reading->beyond);
     if (r.rope_stretch == -2) return cli_wrong_use(verb, "--rope-stretch=%s: expected one of none|linear|ntk|yarn", reading->stretch);
     const qkv_status status = qkv_model_set_reading(model, &r);
-    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
+    if (status == QKV_OK) return CLI_GO_ON;
+    cli_say("%s: %s", path, qkv_message(ctx)); /* of two models the one it is about */
+    return status_code(status);
 }
 
 int cli_fail(const qkv_ctx *ctx, qkv_status status) {
     const char *message = qkv_message(ctx);
     cli_say("%s", message[0] ? message : qkv_status_name(status));
-    return status == QKV_BAD_ARGUMENT || status == QKV_BAD_CONFIG ? CLI_WRONG_USE : CLI_FAILED;
+    return status_code(status);
 }
 
 /* Where errno is lost: a pipe that nobody reads any more says so. */

@@ -77,7 +77,7 @@ static int load(test_run *run, test_side *side) {
     qkv_status status = qkv_model_load(run->ctx, side->path, &side->model);
     if (status != QKV_OK) return cli_fail(run->ctx, status);
     int code = cli_set_compute(run->verb, run->ctx, side->model, run->values->dtype);
-    if (code == CLI_GO_ON) code = cli_set_reading(run->verb, run->ctx, side->model, &run->values->reading);
+    if (code == CLI_GO_ON) code = cli_set_reading(run->verb, run->ctx, side->model, side->path, &run->values->reading);
     if (code == CLI_GO_ON && run->values->confusion && qkv_model_multi_label(side->model))
         code =
             cli_wrong_use(run->verb, "--confusion: the model gives any number of labels to a text, so none is taken for another");

@@ -30,7 +30,7 @@ static int open_rows(const cli_verb *verb, const cli_texts_options *options, con
     if (status != QKV_OK) return cli_fail(t->ctx, status);
     code = check_effects(verb, args, t);
     if (code == CLI_GO_ON) code = cli_set_compute(verb, t->ctx, t->model, options->dtype);
-    if (code == CLI_GO_ON) code = cli_set_reading(verb, t->ctx, t->model, &options->reading);
+    if (code == CLI_GO_ON) code = cli_set_reading(verb, t->ctx, t->model, args->words[0], &options->reading);
     if (code != CLI_GO_ON) return code;
     status = qkv_rows_open(t->ctx, file, &t->data, qkv_model_pair(t->model), &t->rows);
     if (status != QKV_OK) return cli_fail(t->ctx, status);

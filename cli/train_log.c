@@ -68,7 +68,7 @@ static json_t *data_object(const qkv_train_data *d) {
 }
 
 static json_t *plan_object(const qkv_train_plan *p) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:s, s:I, s:I, s:o, s:I}",
+    return json_pack("{s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:s, s:I, s:I, s:o, s:I}", "network", p->network,
                      "parameters", (json_int_t)p->parameters, "embedding_parameters",
                      (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "before_bytes", (json_int_t)p->before_bytes, "activation_bytes",
                      (json_int_t)p->activation_bytes, "steps", (json_int_t)p->steps, "batches_per_epoch",

@@ -128,22 +128,8 @@ static void report_again(const qkv_train_plan *p) {
 }
 
 static void report_plan(const train_run *run, const qkv_train_plan *p) {
-    char position[32] = "", pooling[32] = "", model[32] = "";
-    const qkv_option_table *table = qkv_classify_options_table();
-    for (size_t i = 0; i < table->count; i++) {
-        if (!strcmp(table->options[i].name, "position"))
-            qkv_options_text(&table->options[i], run->options, position, sizeof position);
-        if (!strcmp(table->options[i].name, "pooling")) qkv_options_text(&table->options[i], run->options, pooling, sizeof pooling);
-        if (!strcmp(table->options[i].name, "model")) qkv_options_text(&table->options[i], run->options, model, sizeof model);
-    }
-    const qkv_classify_options *o = run->options;
     row("model");
-    if (o->model != QKV_NETWORK_TRANSFORMER)
-        fprintf(stderr, "%s, %lld layer%s, dim %lld, pooling %s", model, (long long)o->layers, o->layers == 1 ? "" : "s", (long long)o->dim, pooling);
-    else fprintf(stderr, "%lld layer%s, dim %lld, %lld head%s, ffn %lld, positions %s, pooling %s", (long long)o->layers,
-            o->layers == 1 ? "" : "s", (long long)o->dim, (long long)o->heads, o->heads == 1 ? "" : "s",
-            (long long)(o->ffn ? o->ffn : 4 * o->dim), position, pooling);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s\n", p->network);
     row("parameters");
     fprintf(stderr, "%s, %s of them embeddings\n", cli_count(p->parameters).s, cli_count(p->embedding_parameters).s);
     row("memory");
@@ -217,6 +203,9 @@ static void report_rebuilt(const qkv_train_end *e) {
     if (e->rebuilt == 0) return;
     row("reversible");
     fprintf(stderr, "rows were rebuilt to within %.1e of the largest number in them\n", e->rebuilt);
+    if (!(e->rebuilt > 1e-3)) return;
+    row("warning");
+    fprintf(stderr, "gradients are off by about as much; fewer layers, a lower rate, or --norm-place pre rather than sandwich rebuild closer\n");
 }
 
 void train_report(train_run *run, const qkv_train_event *event) {

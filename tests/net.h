@@ -307,7 +307,7 @@ static inline qkv_config net_grid(int i) {
     c.softcap = i == 1 || i == 5 || i == 22 ? 1.5 : 0;
     c.unscaled = i == 8;
     c.init = i % 4 == 2 ? QKV_INIT_PLAIN : (qkv_initial)(i % 4); /* what starts too large has no smooth differences */
-    c.reversible = i == 1 || i == 7 || i == 24;
+    c.reversible = i == 1 || i == 6 || i == 7;
     c.bias = i / 2 % 2 == 0;
     c.kv_heads = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
     c.span = i % 5 == 1 ? (qkv_span){-1, 0} : i % 5 == 2 ? (qkv_span){3, 2} : i % 5 == 4 ? (qkv_span){0, -1} : (qkv_span){-1, -1};

@@ -126,6 +126,7 @@ typedef struct qkv_train_linear {
 } qkv_train_linear;
 
 typedef struct qkv_train_plan {
+    const char *network;      /* in words, valid during the event: sizes, and of the rest what is not usual; NULL in pretraining */
     int64_t parameters, embedding_parameters;
     int64_t bytes;            /* planned peak: weights, gradients, moments, averages, activations, data, and the program itself */
     int64_t before_bytes;     /* what was taken before: the peak of reading, of the tokenizer and of the linear model, the program included */

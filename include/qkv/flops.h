@@ -94,7 +94,7 @@ typedef struct qkv_flops_part {
 } qkv_flops_part;
 
 typedef struct qkv_flops {
-    char what[400];  /* the network in words */
+    char what[640];  /* the network in words */
     char batch[120]; /* the sequences in words */
     int alone;       /* 1: a layer alone */
     int train, recompute, dtype;
@@ -124,7 +124,7 @@ typedef struct qkv_flops {
 QKV_API qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const int64_t *lengths, int64_t sequences,
                                    qkv_flops **flops) QKV_MUST_USE;
 
-/* Of a model's network; of the options only dtype, train and recompute are looked at. Its linear model stands apart from
+/* Of a model's network; of the options only dtype, train, recompute and segments are looked at. Its linear model stands apart from
  * it in the result. A length beyond the model's limit is QKV_BAD_ARGUMENT. */
 QKV_API qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
                                          int64_t sequences, qkv_flops **flops) QKV_MUST_USE;

@@ -9,6 +9,7 @@
 #include "models/encoder.h"
 #include "models/model.h"
 #include "report/flops.h"
+#include "report/network.h"
 
 const qkv_option_table *qkv_flops_options_table(void) {
     return &qkv_flops_table;
@@ -24,85 +25,18 @@ _Static_assert((int)QKV_FLOPS_PASSES == (int)QKV_PASSES && (int)QKV_FLOPS_OPTIMI
 
 /* ---- in words ---- */
 
-static const char *name_of(const char *option, int value, char text[32]) {
-    for (size_t i = 0; i < qkv_flops_table.count; i++) {
-        const qkv_option *o = &qkv_flops_table.options[i];
-        if (strcmp(o->name, option) != 0) continue;
-        const char *p = o->choices;
-        for (; value > 0 && p; value--) p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL;
-        snprintf(text, 32, "%.*s", p ? (int)strcspn(p, "|") : 0, p ? p : "");
-    }
-    return text;
-}
-
-enum { SPAN_WORDS = 256 };
-
-static void add_words(char text[SPAN_WORDS], const char *format, int64_t n) {
-    const size_t at = strlen(text);
-    snprintf(text + at, SPAN_WORDS - at, format, n);
-}
-
-/* ", window 64,64, global tokens: the first 1 and one in 512": of the layers that do not see everything. */
-static void span_words(const qkv_block_shape *s, int64_t full_every, char text[SPAN_WORDS]) {
-    const qkv_pattern *p = &s->pattern;
-    const qkv_span w = s->span;
-    const bool globals = p->global_first > 0 || p->global_every > 0;
-    text[0] = 0;
-    if (w.left < 0 && w.right == 0) snprintf(text, SPAN_WORDS, ", causal");
-    else if (w.left >= 0 || w.right >= 0) snprintf(text, SPAN_WORDS, ", window %" PRId64 ",%" PRId64, w.left, w.right);
-    if (p->dilation > 1) add_words(text, " %" PRId64 " apart", p->dilation);
-    if (globals) add_words(text, ", global tokens:", 0);
-    if (p->global_first > 0) add_words(text, " the first %" PRId64, p->global_first);
-    if (p->global_first > 0 && p->global_every > 0) add_words(text, " and", 0);
-    if (p->global_every > 0) add_words(text, " one in %" PRId64, p->global_every);
-    if (s->global_projection) add_words(text, " with projections of their own", 0);
-    if (p->random_blocks > 0) add_words(text, ", %" PRId64 " random blocks", p->random_blocks);
-    if (p->random_blocks > 0) add_words(text, " of %" PRId64, p->block);
-    if (full_every > 0) add_words(text, ", one layer in %" PRId64 " full", full_every);
-}
-
-static void heads_words(int64_t heads, int64_t kv_heads, char text[64]) {
-    int n = snprintf(text, 64, "%" PRId64 " %s", heads, heads == 1 ? "head" : "heads");
-    if (kv_heads != heads) snprintf(text + n, 64 - (size_t)n, " (%" PRId64 " of keys and values)", kv_heads);
-}
-
-/* " of bilstm (256 units a direction)"; nothing of a transformer. */
-static void cell_words(const qkv_config *c, char text[96]) {
-    char cell[32];
-    text[0] = 0;
-    if (!qkv_config_recurrent(c)) return;
-    int n = snprintf(text, 96, " of %s", qkv_network_name(c->model));
-    if (c->cell != QKV_CELL_PLAIN) n += snprintf(text + n, 96 - (size_t)n, " (%s)", name_of("cell", (int)c->cell, cell));
-    if (qkv_config_directions(c) > 1) snprintf(text + n, 96 - (size_t)n, ", %" PRId64 " units a direction", c->dim / 2);
-}
-
-static void recurrent_words(const qkv_config *c, qkv_flops *f) {
-    char cell[96], pooling[32];
-    cell_words(c, cell);
-    snprintf(f->what, sizeof f->what, "%" PRId64 " %s%s, dim %" PRId64 ", pooling %s, vocabulary %" PRId64 ", %" PRId64 " %s",
-             c->layers, c->layers == 1 ? "layer" : "layers", cell, c->dim, name_of("pooling", (int)c->pooling, pooling), c->vocab,
-             c->classes, c->classes == 1 ? "class" : "classes");
-}
-
 static void network_words(const qkv_config *c, qkv_flops *f) {
-    char heads[64], span[SPAN_WORDS], position[32], pooling[32];
-    const qkv_block_shape shape = qkv_encoder_shape(c);
-    heads_words(c->heads, c->kv_heads, heads);
-    span_words(&shape, c->full_every, span);
-    snprintf(f->what, sizeof f->what,
-             "%" PRId64 " %s, dim %" PRId64 ", %s, ffn %" PRId64 "%s, positions %s, pooling %s, vocabulary %" PRId64 ", %" PRId64
-             " %s",
-             c->layers, c->layers == 1 ? "layer" : "layers", c->dim, heads, c->ffn, span,
-             name_of("position", (int)c->position, position), name_of("pooling", (int)c->pooling, pooling), c->vocab, c->classes,
+    char words[QKV_NETWORK_WORDS];
+    qkv_network_words(c, words);
+    snprintf(f->what, sizeof f->what, "%s, vocabulary %" PRId64 ", %" PRId64 " %s", words, c->vocab, c->classes,
              c->classes == 1 ? "class" : "classes");
 }
 
 static void attention_words(const qkv_block_shape *s, qkv_flops *f) {
-    char heads[64], span[SPAN_WORDS];
-    heads_words(s->heads, s->kv_heads, heads);
-    span_words(s, 0, span);
-    snprintf(f->what, sizeof f->what, "one attention layer alone, dim %" PRId64 ", %s%s, %s, %s", s->dim, heads, span,
-             s->bias ? "biases" : "no biases", s->no_output ? "without an output projection" : "with an output projection");
+    char words[QKV_NETWORK_WORDS];
+    qkv_attention_words(s, words);
+    snprintf(f->what, sizeof f->what, "one attention layer alone, %s, %s, %s", words, s->bias ? "biases" : "no biases",
+             s->no_output ? "without an output projection" : "with an output projection");
 }
 
 static void batch_words(qkv_flops *f) {
@@ -115,14 +49,9 @@ static void batch_words(qkv_flops *f) {
                  one, f->shortest, f->longest, f->tokens);
 }
 
-/* ", sentences of at most 128 tokens, 1 layer over them" behind the rest. */
 static void segment_words(const qkv_config *c, qkv_flops *f) {
-    static const char *const kinds[] = {"", "words", "sentences", "segments"};
-    const size_t what = strlen(f->what), batch = strlen(f->batch);
-    const int64_t layers = qkv_config_segment_layers(c);
+    const size_t batch = strlen(f->batch);
     if (c->segment == QKV_SEGMENT_NONE) return;
-    snprintf(f->what + what, sizeof f->what - what, ", %s of at most %" PRId64 " tokens, %" PRId64 " %s over them", kinds[c->segment],
-             qkv_config_segment_length(c), layers, layers == 1 ? "layer" : "layers");
     snprintf(f->batch + batch, sizeof f->batch - batch, ", %" PRId64 " %s", f->segments, f->segments == 1 ? "segment" : "segments");
 }
 
@@ -159,7 +88,7 @@ static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const in
     QKV_TRY(qkv_flops_network(w, c, flops));
     qkv_flops *f = *flops;
     f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
-    (qkv_config_recurrent(c) ? recurrent_words : network_words)(c, f);
+    network_words(c, f);
     batch_words(f);
     segment_words(c, f);
     find_pairs(f, (double)(c->layers * c->heads * c->head_dim));
@@ -185,14 +114,14 @@ static qkv_status count_attention(qkv_flops_walk *w, const qkv_flops_options *o,
 
 static qkv_status count_recurrent(qkv_flops_walk *w, const qkv_config *c, const int64_t *lengths, int64_t sequences,
                                   qkv_flops **flops) {
-    char cell[96];
+    char cell[QKV_NETWORK_WORDS];
     QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, 1, 1, 4 * c->dim));
     QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, 1));
     QKV_TRY(qkv_flops_recurrent(w, c, flops));
     qkv_flops *f = *flops;
     f->alone = 1;
     f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
-    cell_words(c, cell);
+    qkv_cell_words(c, cell);
     snprintf(f->what, sizeof f->what, "one layer alone%s, dim %" PRId64, cell, c->dim);
     batch_words(f);
     return QKV_OK;
@@ -224,6 +153,8 @@ qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const
     QKV_TRY(check(ctx, "qkv_flops_count", options, lengths, sequences, flops));
     if (options->layers == 0 && options->recompute)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute is of the layers of a network, and there is none (layers=0)");
+    if (options->layers == 0 && options->pattern == QKV_PATTERN_ALTERNATING)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "pattern=alternating is of the layers of a network, and there is none (layers=0)");
     qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
     QKV_TRY(qkv_config_check_causal(ctx, options->causal, options->window));
     QKV_TRY(qkv_flops_check(ctx, lengths, sequences, 1, 1, 1));
@@ -248,6 +179,8 @@ qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options
     qkv_ctx *ctx = model->ctx;
     QKV_TRY(check(ctx, "qkv_flops_count_model", options, lengths, sequences, flops));
     qkv_config config = model->config;
+    if (config.reversible && options->train && options->recompute)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute has no effect on this model: it is reversible and keeps nothing");
     config.bf16 = options->dtype == QKV_COMPUTE_BF16;
     qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
     qkv_status status = count_network(&w, &config, lengths, sequences, options->segments, flops);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "formats/json.h"
 #include "models/hierarchy.h"
 #include "models/model.h"
@@ -79,10 +80,17 @@ qkv_status qkv_model_set_reading(qkv_model *model, const qkv_reading *reading) {
     const double longest = (double)(reading->max_length > 0 ? reading->max_length : c.max_length);
     if (reading->position_beyond >= 0) c.position_beyond = (qkv_position_beyond)reading->position_beyond;
     if (reading->rope_stretch >= 0) {
+        const double own = c.rope_stretch != QKV_STRETCH_NONE && c.rope_factor > 1 ? c.rope_factor : 1; /* that it was trained with */
         c.rope_stretch = (qkv_rope_stretch)reading->rope_stretch;
-        c.rope_factor = longest > made_for ? longest / made_for : 1;
+        c.rope_factor = longest > own * made_for ? longest / made_for : own;
     }
     if (reading->rope_factor != 0) c.rope_factor = reading->rope_factor;
+    if (reading->rope_stretch > QKV_STRETCH_NONE && !(c.rope_factor > 1))
+        return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "rope_stretch has no effect up to the %s tokens this model was made for: it needs a larger "
+                                                      "max_length, or a rope_factor", qkv_plain(made_for).s);
+    if (reading->position_beyond >= 0 && longest <= (double)c.max_length)
+        return qkv_fail(model->ctx, QKV_BAD_ARGUMENT, "position_beyond has no effect up to the %lld tokens this model has positions for: it needs a "
+                                                      "larger max_length", (long long)c.max_length);
     if (reading->max_length > qkv_config_longest(&c))
         return qkv_fail(model->ctx, QKV_BAD_ARGUMENT,
                         "max_length=%lld: this model has learned positions for %lld tokens; position_beyond says what is to follow",

@@ -19,8 +19,9 @@ static void *default_allocate(void *user, size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const size_t large = (size_t)1 << 21;
     if (bytes >= 2 * large && bytes < SIZE_MAX - large) {
-        void *pointer = aligned_alloc(large, (bytes + 63) / 64 * 64);
-        if (pointer) madvise(pointer, bytes / large * large, MADV_HUGEPAGE); /* advice: nothing depends on it */
+        void *pointer; /* aligned_alloc wants whole multiples of the alignment */
+        if (posix_memalign(&pointer, large, bytes) != 0) return NULL;
+        madvise(pointer, bytes / large * large, MADV_HUGEPAGE); /* advice: nothing depends on it */
         return pointer;
     }
 #endif

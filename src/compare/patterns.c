@@ -22,7 +22,7 @@ static const arm ARMS[] = {
     {FULL, 1},      {ENDS, 1},   {FULL, 4},    {LOCAL, 4},  {GLOBAL, 4},     {FIXED, 4},
     {SENTENCES, 4}, {LOCAL, 16}, {GLOBAL, 16}, {FIXED, 16}, {SENTENCES, 16}, {LINEAR, 0},
 };
-enum { ARM_COUNT = sizeof ARMS / sizeof *ARMS, SHORT = 0, FULL_4 = 2, GLOBAL_4 = 4, FIXED_4 = 5, LINEAR_ARM = ARM_COUNT - 1 };
+enum { ARM_COUNT = sizeof ARMS / sizeof *ARMS, SHORT = 0, FULL_4 = 2, GLOBAL_4 = 4, FIXED_4 = 5, LINEAR_ARM = ARM_COUNT - 1, LONGEST = 16 };
 static const char *const NAMES[WAYS] = {"full",     "full, both ends", "window",      "window and global tokens",
                                         "segments", "sentences",       "linear model"};
 
@@ -94,6 +94,15 @@ static qkv_status add_trial(qkv_run *run, int64_t a, int64_t fold, int64_t seed)
     return QKV_OK;
 }
 
+/* All arms of a fold that read the longest texts, or those that do not. */
+static qkv_status add_fold(qkv_run *run, int64_t fold, int64_t seed, bool longest) {
+    for (int64_t a = 0; a < ARM_COUNT; a++) {
+        if ((ARMS[a].units == LONGEST) != longest || (a == LINEAR_ARM && seed > 0)) continue;
+        QKV_TRY(add_trial(run, a, fold, seed));
+    }
+    return QKV_OK;
+}
+
 static void describe(qkv_run *run) {
     const patterns *p = run->self;
     const unsigned long long first = run->o->seed, last = first + (unsigned long long)run->seeds - 1;
@@ -129,10 +138,10 @@ static qkv_status prepare(qkv_run *run) {
     p->lr = quick ? 2e-3 : 1e-3;
     if (quick || !run->o->data) qkv_course_ask(&p->course, 1);
     describe(run);
+    /* The longest last: a run that is ended early has something to say of all folds. */
     for (int64_t seed = 0; seed < run->seeds; seed++)
-        for (int64_t f = 0; f < p->course.asked; f++)
-            for (int64_t a = 0; a < ARM_COUNT; a++)
-                if (a != LINEAR_ARM || seed == 0) QKV_TRY(add_trial(run, a, f, seed));
+        for (int longest = 0; longest < 2; longest++)
+            for (int64_t f = 0; f < p->course.asked; f++) QKV_TRY(add_fold(run, f, seed, longest == 1));
     return QKV_OK;
 }
 

@@ -330,8 +330,8 @@ static void table_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
         o, t->name, qkv_outcome_text(o, "Accuracy by length: %s", t->name),
         qkv_outcome_text(o,
                          "By chance %.1f %% where classes are equally frequent; rows: %.0f, %.0f, %.0f, %.0f. Lost: share of the "
-                         "accuracy (and of what of it is above chance) at the learned length that is gone at four times it; not of what "
-                         "learned nothing. +- is the deviation over seeds.",
+                         "accuracy (and of what of it is above chance) at the learned length that is gone at four times it (over "
+                         "100 %%: worse than chance); not of what learned nothing. +- is the deviation over seeds.",
                          100.0 / (double)t->lesson.classes, rows_at(t, 0), rows_at(t, 1), rows_at(t, 2), rows_at(t, 3)),
         columns, LENGTHS + 3);
     qkv_outcome_chart(o, qkv_outcome_text(o, "Accuracy by length: %s", t->name), "tokens of a text, at most", QKV_UNIT_COUNT, true,
@@ -370,11 +370,13 @@ static const char *remark(const qkv_run *run, int64_t k, const int64_t *arms, in
 
 /* A part for each of these that learned: what it loses at four times the length is less (or more) than `than`. */
 static void parts_lost(const qkv_run *run, int64_t k, const int64_t *arms, int64_t count, bool above, bool less, double than,
-                       qkv_outcome_claim *c) {
-    const qkv_asked asked = {less ? -INFINITY : INFINITY, 0, than, "%.1f %% lost", 100};
+                       qkv_outcome_claim *c, qkv_outcome *o) {
+    const qkv_asked asked = {less ? -INFINITY : INFINITY, 0, than, "%.1f %%", 100};
     for (int64_t i = 0; i < count; i++) {
         const qkv_estimate e = lost(run, k, arms[i], above);
-        if (learned(run, k, arms[i])) qkv_claim_part(c, ARMS[arms[i]].name, &asked, &e);
+        const char *of = above ? "what is above chance" : "the accuracy";
+        const char *what = qkv_outcome_text(o, "%s, lost of %s", ARMS[arms[i]].name, of);
+        if (learned(run, k, arms[i])) qkv_claim_part(c, what, &asked, &e);
     }
 }
 
@@ -414,10 +416,10 @@ static void claims_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
                                   .says = "at four times the length Shaw, T5 and ALiBi lose under 2 %, sinusoidal and learned collapse",
                                   .figure = "2 %; collapse: half of what is above chance"};
     say_accuracies(run, k, fixed, 1, &any);
-    parts_lost(run, k, fixed, 1, false, true, 0.02, &any);
+    parts_lost(run, k, fixed, 1, false, true, 0.02, &any, o);
     qkv_outcome_add_claim(o, &any, remark(run, k, fixed, 1, o));
     say_accuracies(run, k, both, 2, &sharp);
-    parts_lost(run, k, fixed, 1, false, false, 0.02, &sharp);
+    parts_lost(run, k, fixed, 1, false, false, 0.02, &sharp, o);
     parts_gain(run, k, SINUSOIDAL, tables, 4, true, &sharp);
     qkv_outcome_add_claim(o, &sharp, remark(run, k, both, 2, o));
     say_accuracies(run, k, both, 2, &best);
@@ -427,8 +429,8 @@ static void claims_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
     parts_gain(run, k, SINUSOIDAL, relative, 6, true, &far);
     qkv_outcome_add_claim(o, &far, remark(run, k, relative, 6, o));
     say_accuracies(run, k, biases, 3, &expected);
-    parts_lost(run, k, biases, 3, false, true, 0.02, &expected);
-    parts_lost(run, k, both, 2, true, false, 0.5, &expected);
+    parts_lost(run, k, biases, 3, false, true, 0.02, &expected, o);
+    parts_lost(run, k, both, 2, true, false, 0.5, &expected, o);
     qkv_outcome_add_claim(o, &expected, remark(run, k, biases, 3, o));
 }
 

@@ -71,8 +71,7 @@ qkv_status qkv_relative_declare(qkv_relative *r, qkv_reg *reg, const char *prefi
     *r = (qkv_relative){.shape = *shape, .heads = heads, .head_dim = head_dim, .table = -1};
     for (int i = 0; i < QKV_ROPE_TABLES; i++) {
         r->rope[i] = shape->rope;
-        r->rope[i].dim = 2 * (int64_t)(shape->part * (double)head_dim / 2);
-        if (r->rope[i].dim < 2) r->rope[i].dim = 2;
+        r->rope[i].dim = qkv_rope_columns(shape, head_dim);
     }
     r->rope[1].base = shape->local_base;
     if (shape->kind != QKV_POSITION_T5) return QKV_OK;

@@ -20,6 +20,12 @@ typedef struct qkv_position_shape {
     bool causal;
 } qkv_position_shape;
 
+/* Columns of a head that are turned: an even number, two at least. */
+static inline int64_t qkv_rope_columns(const qkv_position_shape *shape, int64_t head_dim) {
+    const int64_t turned = 2 * (int64_t)(shape->part * (double)head_dim / 2);
+    return turned < 2 ? 2 : turned;
+}
+
 /* ---- absolute: sinusoidal and learned; of other kinds nothing is added ---- */
 
 typedef struct qkv_absolute {

@@ -60,9 +60,12 @@ void qkv_classifier_set_positions(qkv_classifier *net, const qkv_config *config)
     net->config.position_beyond = config->position_beyond;
     net->config.rope_stretch = config->rope_stretch;
     net->config.rope_factor = config->rope_factor;
-    const qkv_config lower = qkv_config_lower(&net->config), upper = qkv_config_upper(&net->config);
-    qkv_encoder_set_positions(&net->encoder, &lower);
-    if (qkv_hierarchy_is(&net->hierarchy)) qkv_encoder_set_positions(&net->hierarchy.upper, &upper);
+    if (qkv_hierarchy_is(&net->hierarchy)) { /* a longer text has more segments, no longer ones */
+        const qkv_config upper = qkv_config_upper(&net->config);
+        qkv_encoder_set_positions(&net->hierarchy.upper, &upper);
+    } else {
+        qkv_encoder_set_positions(&net->encoder, &net->config);
+    }
 }
 
 void qkv_classifier_set_saving(qkv_classifier *net, qkv_saving saving) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "ops/attention.h"
 #include "ops/attention_pattern.h"
 #include "ops/position.h"
 
@@ -55,7 +56,7 @@ static const field FIELDS[] = {
     {"position", CHOICE, AT(position), 0, 0, POSITIONS, true, false},
     {"position_layout", CHOICE, AT(position_layout), 0, 0, LAYOUTS, true, true},
     {"position_beyond", CHOICE, AT(position_beyond), 0, 0, BEYONDS, true, true},
-    {"position_reach", INTEGER, AT(position_reach), 0, 1 << 16, NULL, true, true},
+    {"position_reach", INTEGER, AT(position_reach), 0, 1 << 12, NULL, true, true},
     {"position_buckets", INTEGER, AT(position_buckets), 0, 1 << 16, NULL, true, true},
     {"rope_base", REAL, AT(rope_base), 0, 1e12, NULL, true, true},
     {"rope_pairs", CHOICE, AT(rope_pairs), 0, 0, PAIRS, true, true},
@@ -210,9 +211,9 @@ static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
     if (c->position == QKV_POSITION_T5 && (buckets < 4 || buckets % 2 != 0))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position_buckets=%lld: expected an even number from 4 on", (long long)buckets);
     if (c->position == QKV_POSITION_T5 && reach <= buckets / 2)
-        return qkv_fail(ctx, QKV_BAD_CONFIG,
-                        "position_reach=%lld with %lld buckets: expected more than %lld, as nearer ones have a bucket each",
-                        (long long)reach, (long long)buckets, (long long)buckets / 2);
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld is too small for position_buckets=%lld: each distance below %lld has a bucket of its "
+                                             "own, so the reach must be over %lld (or take fewer buckets)",
+                        (long long)reach, (long long)buckets, (long long)buckets / 2, (long long)buckets / 2);
     if (c->position == QKV_POSITION_SHAW && reach > QKV_SHAW_REACH)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld: with position=shaw at most %d", (long long)reach, QKV_SHAW_REACH);
     if (c->position == QKV_POSITION_SHAW && (c->dilation > 1 || c->global_first > 0 || c->global_every > 0 || c->random_blocks > 0))
@@ -221,9 +222,17 @@ static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
         return qkv_fail(ctx, QKV_BAD_CONFIG, "head_dim=%lld: position=rope turns pairs of columns", (long long)c->head_dim);
     if (c->rope_base != 0 && !(c->rope_base > 1))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_base=%s: expected more than 1", qkv_plain(c->rope_base).s);
+    if (c->position == QKV_POSITION_ROPE && c->rope_stretch != QKV_STRETCH_NONE && !(c->rope_factor > 1))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_stretch=%s with rope_factor=1 stretches nothing: set a larger factor",
+                        STRETCHES[c->rope_stretch]);
     if (c->rope_factor != 0 && !(c->rope_factor >= 1))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_factor=%s: expected at least 1", qkv_plain(c->rope_factor).s);
     return QKV_OK;
+}
+
+bool qkv_config_uneven(const qkv_config *c) {
+    const bool cut = c->kv_heads < QKV_ATTEND_FEW_HEADS && c->max_length > QKV_ATTEND_KEYS;
+    return !qkv_config_recurrent(c) && (cut || c->position == QKV_POSITION_T5 || c->global_projection);
 }
 
 const char *qkv_network_name(qkv_network model) { return MODELS[model]; }
@@ -252,6 +261,7 @@ qkv_config qkv_config_upper(const qkv_config *c) {
     if (c->segment == QKV_SEGMENT_TOKENS) upper.max_length = (c->max_length + length - 1) / length;
     upper.span = (qkv_span){-1, c->span.right == 0 ? 0 : -1};
     upper.dilation = upper.global_first = upper.global_every = upper.random_blocks = upper.full_every = 0;
+    upper.local_rope_base = 0;
     upper.global_projection = false;
     return upper;
 }
@@ -295,6 +305,9 @@ qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
     if (c->reversible && (c->norm_place == QKV_NORM_POST || c->residual != QKV_RESIDUAL_PLAIN))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "reversible: what a block adds to a stream is taken off again, so it needs norm_place=pre or sandwich and "
                                              "residual=plain, not %s and %s", NORM_PLACES[c->norm_place], RESIDUALS[c->residual]);
+    if (c->reversible && c->bf16)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "reversible and bf16: rows are rebuilt by subtraction, and what is lost in that turns roundings to bf16 the "
+                                             "other way; train with f32");
     QKV_TRY(check_positions(ctx, c));
     QKV_TRY(qkv_config_check_pattern(ctx, c));
     if (c->norm_epsilon == 0) return qkv_fail(ctx, QKV_BAD_CONFIG, "norm_epsilon=0: a constant row would be divided by 0");
@@ -380,10 +393,13 @@ static qkv_status check_heads(qkv_ctx *ctx, const json_t *json, const qkv_config
     return qkv_fail(ctx, QKV_BAD_FORMAT, "config: heads is missing");
 }
 
+/* What said where norms stand before there were three places. */
+static const char POST_NORM[] = "post_norm";
+
 static bool known(const char *name) {
     for (int i = 0; i < N_FIELDS; i++)
         if (strcmp(FIELDS[i].name, name) == 0) return true;
-    return false;
+    return strcmp(name, POST_NORM) == 0;
 }
 
 qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c) {
@@ -395,6 +411,7 @@ qkv_status qkv_config_from_json(qkv_ctx *ctx, const json_t *json, qkv_config *c)
         if (!known(key)) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: unknown key \"%.60s\" (written by a newer version?)", key);
     }
     for (int i = 0; i < N_FIELDS; i++) QKV_TRY(field_from_json(ctx, json, &FIELDS[i], c));
+    if (json_is_true(json_object_get(json, POST_NORM))) c->norm_place = QKV_NORM_POST;
     QKV_TRY(check_heads(ctx, json, c));
     qkv_config_settle(c);
     return qkv_config_check(ctx, c);

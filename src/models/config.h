@@ -71,6 +71,9 @@ int64_t qkv_config_buckets(const qkv_config *c);
 /* Tokens of a text at most: without a learned table, or where that says what is beyond it, there is no end before this one. */
 enum { QKV_LONGEST = 1 << 24 };
 int64_t qkv_config_longest(const qkv_config *c);
+/* Does the memory of a batch depend on how its tokens are shared out to its sequences? Parts of gradients by key tile, rows of global
+ * tokens, and heads that are cut where a batch has few. */
+bool qkv_config_uneven(const qkv_config *c);
 const char *qkv_network_name(qkv_network model); /* "bilstm" */
 
 /* What stands for 0: segments of 128 tokens, of 16 where they are words, and one layer; 0 where the encoder knows no segments. */

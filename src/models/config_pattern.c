@@ -16,9 +16,9 @@ void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern) {
     if (pattern == QKV_PATTERN_GLOBAL && no_globals) c->global_first = 1;
     if (pattern == QKV_PATTERN_ALTERNATING) {
         if (c->full_every == 0) c->full_every = FULL_EVERY;
-        if (c->position == QKV_POSITION_ROPE && c->rope_base == 0 && c->local_rope_base == 0) {
-            c->rope_base = 160000;
-            c->local_rope_base = 10000;
+        if (c->position == QKV_POSITION_ROPE) {
+            if (c->rope_base == 0) c->rope_base = 160000;
+            if (c->local_rope_base == 0) c->local_rope_base = 10000;
         }
     }
     if (pattern == QKV_PATTERN_SPARSE) {
@@ -32,6 +32,12 @@ qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
     const bool globals = c->global_first > 0 || c->global_every > 0, further = globals || c->random_blocks > 0;
     if (further && c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "%s without a window: every token sees all anyway", globals ? "global tokens" : "random_blocks");
+    if (c->full_every > 0 && c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "full_every=%lld without a window: every layer sees everything anyway", (long long)c->full_every);
+    if (c->full_every > 0 && (c->full_every == 1 || c->layers == 1))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "full_every=%lld with layers=%lld: layers 0, %lld, ... see everything, so none is left with the window%s",
+                        (long long)c->full_every, (long long)c->layers, (long long)c->full_every,
+                        c->layers == 1 ? " (try layers=2 or more)" : "");
     if (c->global_projection && !globals)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "global_projection without global tokens: set global_first or global_every");
     if (c->global_projection && c->qk_norm)

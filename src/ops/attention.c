@@ -311,6 +311,15 @@ static qkv_status window_backward(qkv_exec *x, job j, const real *lse) {
 
 /* ---- the op ---- */
 
+/* Neighbours that stand further apart than any sequence is long are none: there are no more classes than that. */
+static qkv_attention_shape within(const qkv_attention_shape *s) {
+    qkv_attention_shape w = *s;
+    int64_t longest = 1;
+    for (int64_t i = 0; s->pattern.dilation > 1 && i < s->sequences; i++) longest = n_keys(s, i) > longest ? n_keys(s, i) : longest;
+    if (w.pattern.dilation > longest) w.pattern.dilation = longest;
+    return w;
+}
+
 int64_t qkv_attention_globals(const qkv_attention_shape *s) {
     int64_t rows = 0;
     for (int64_t i = 0; i < s->sequences; i++) {
@@ -322,6 +331,8 @@ int64_t qkv_attention_globals(const qkv_attention_shape *s) {
 
 qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_heads q, qkv_heads k, qkv_heads v, qkv_heads o, real *lse) {
     QKV_TRY(check(x, s));
+    const qkv_attention_shape near = within(s);
+    s = &near;
     const bool further = qkv_attend_has_further(s), global = qkv_attend_has_global(s);
     const size_t mark = qkv_exec_mark(x);
     job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse};
@@ -340,6 +351,8 @@ qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_hea
 qkv_status qkv_attend_backward(qkv_exec *x, const qkv_attention_shape *s, qkv_heads q, qkv_heads k, qkv_heads v, qkv_heads o,
                                const real *lse, qkv_heads d_o, qkv_heads dq, qkv_heads dk, qkv_heads dv) {
     QKV_TRY(check(x, s));
+    const qkv_attention_shape near = within(s);
+    s = &near;
     job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv, .lse = (real *)lse, .backward = true};
     QKV_TRY(window_backward(x, j, lse));
     if (qkv_attend_has_further(s)) QKV_TRY(qkv_attend_further(x, &j));

@@ -22,6 +22,8 @@ typedef struct qkv_apart {
     qkv_heads q, k, v, dq, dk, dv;
 } qkv_apart;
 
+enum { QKV_ATTEND_FEW_HEADS = 8 }; /* of a batch: below, each is cut in the backward pass, which takes further memory */
+
 typedef struct qkv_attention_shape {
     int64_t sequences;
     const int64_t *q_offset; /* [sequences + 1]; NULL: one query a sequence */

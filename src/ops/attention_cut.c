@@ -13,7 +13,7 @@ attend_rows qkv_attend_rows_of(const job *j, int64_t i) {
     if (j->step == 1) return (attend_rows){seen.n_q, seen.n_k, q0, k0, q0};
     const qkv_residue r = qkv_residue_of(&seen, class);
     attend_rows rows = {r.n_q, r.n_k, q0 + r.first, k0 + class, q0};
-    for (int64_t c = 0; c < class; c++) rows.lse += qkv_residue_of(&seen, c).n_q;
+    rows.lse += qkv_residues_below(&seen, class);
     return rows;
 }
 
@@ -103,7 +103,7 @@ bool qkv_attend_unit_expected(const job *j, int64_t chunk, unit u, unit *next) {
 /* Where there are few heads, the key tiles of each are units; what they share is laid out here. */
 static qkv_status prepare_split(qkv_exec *x, job *j) {
     const qkv_attention_shape *s = j->s;
-    enum { FEW = 8 };
+    enum { FEW = QKV_ATTEND_FEW_HEADS };
     j->split = j->kind == ATTEND_WINDOW && j->backward && !j->bf16 && j->sequences * s->kv_heads < FEW && j->most_k > QKV_ATTEND_KEYS;
     if (!j->split) return QKV_OK;
     int64_t shared = 0, blocks = 0, at[FEW + 1][2];

@@ -46,6 +46,14 @@ qkv_residue qkv_residue_of(const qkv_seen *s, int64_t class) {
     return (qkv_residue){first, first < s->n_q ? (s->n_q - 1 - first) / step + 1 : 0, class < s->n_k ? (s->n_k - 1 - class) / step + 1 : 0};
 }
 
+/* Numbers below x whose residue is below `class`. */
+static int64_t below(int64_t x, int64_t step, int64_t class) { return floor_div(x, step) * class + min64(modulo(x, step), class); }
+
+int64_t qkv_residues_below(const qkv_seen *s, int64_t class) {
+    const int64_t step = qkv_dilation(s->pattern);
+    return below(s->n_k, step, class) - below(shift_of(s), step, class);
+}
+
 /* ---- random blocks ---- */
 
 /* Of a block of queries, the first and the last block of keys that a window of it reaches; first > last: none. */
@@ -83,13 +91,26 @@ static int64_t draw_blocks(const qkv_seen *s, int64_t block, int64_t *drawn) {
 /* Rows of one group, where all queries have the same further keys. A multiple of what the tiles take. */
 enum { GROUP_ROWS = 960 };
 
+/* The classes in three runs, in each of which all have equally many queries, and so `groups` / (to - from) groups. */
+typedef struct alike {
+    int64_t from, to, groups;
+} alike;
+
+static alike alike_of(const qkv_seen *s, int run) {
+    const int64_t step = qkv_dilation(s->pattern), a = modulo(shift_of(s), step), b = s->n_k % step;
+    const int64_t edges[] = {0, min64(a, b), max64(a, b), step};
+    alike r = {.from = edges[run], .to = edges[run + 1]};
+    if (r.from < r.to) r.groups = (r.to - r.from) * qkv_chunks(qkv_residue_of(s, r.from).n_q, GROUP_ROWS);
+    return r;
+}
+
 static int64_t first_block(const qkv_seen *s) { return floor_div(shift_of(s), s->pattern->block); }
 
 int64_t qkv_groups(const qkv_seen *s) {
     if (s->n_q == 0 || s->n_k == 0) return 0;
     if (s->pattern->random_blocks > 0) return floor_div(s->n_k - 1, s->pattern->block) - first_block(s) + 1;
     int64_t groups = 0;
-    for (int64_t c = 0; c < qkv_dilation(s->pattern); c++) groups += qkv_chunks(qkv_residue_of(s, c).n_q, GROUP_ROWS);
+    for (int i = 0; i < 3; i++) groups += alike_of(s, i).groups;
     return groups;
 }
 
@@ -100,15 +121,16 @@ qkv_group qkv_group_of(const qkv_seen *s, int64_t group) {
         return (qkv_group){.first = from - shift_of(s), .rows = to - from, .step = 1, .block = block};
     }
     const int64_t step = qkv_dilation(p);
-    for (int64_t c = 0; c < step; c++) {
-        const qkv_residue r = qkv_residue_of(s, c);
-        const int64_t groups = qkv_chunks(r.n_q, GROUP_ROWS);
-        if (group >= groups) {
-            group -= groups;
+    for (int i = 0; i < 3; i++) {
+        const alike run = alike_of(s, i);
+        if (group >= run.groups) {
+            group -= run.groups;
             continue;
         }
-        const qkv_range rows = qkv_chunk_range(r.n_q, GROUP_ROWS, group);
-        return (qkv_group){.class = c, .first = r.first + rows.from * step, .rows = rows.to - rows.from, .step = step};
+        const int64_t each = run.groups / (run.to - run.from), class = run.from + group / each;
+        const qkv_residue r = qkv_residue_of(s, class);
+        const qkv_range rows = qkv_chunk_range(r.n_q, GROUP_ROWS, group % each);
+        return (qkv_group){.class = class, .first = r.first + rows.from * step, .rows = rows.to - rows.from, .step = step};
     }
     return (qkv_group){.step = 1};
 }

@@ -49,6 +49,7 @@ typedef struct qkv_residue {
     int64_t first, n_q, n_k;
 } qkv_residue;
 qkv_residue qkv_residue_of(const qkv_seen *s, int64_t class);
+int64_t qkv_residues_below(const qkv_seen *s, int64_t class); /* queries of all classes before it */
 
 /* Queries that have one list of further keys: first, first + step, ... */
 typedef struct qkv_group {

@@ -22,9 +22,31 @@ qkv_status qkv_flops_begin(qkv_flops_walk *w, qkv_ctx *ctx, const int64_t *lengt
     return qkv_alloc_zero(ctx, w->ledger.capacity, sizeof *w->ledger.entries, &w->ledger.entries);
 }
 
+static qkv_status check_segments(qkv_ctx *ctx, const qkv_flops_segments *g, const qkv_batch *b) {
+    if (!g->size || g->at[0] < 0) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "segments begin at %lld, or have no sizes", (long long)g->at[0]);
+    for (int64_t s = 0; s < b->n_seq; s++) {
+        const int64_t length = b->offset[s + 1] - b->offset[s];
+        int64_t tokens = 0;
+        if (g->at[s + 1] < g->at[s] || g->at[s + 1] - g->at[s] > length)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "sequence %lld of %lld tokens has segments %lld to %lld", (long long)s, (long long)length,
+                            (long long)g->at[s], (long long)g->at[s + 1] - 1);
+        for (int64_t i = g->at[s]; i < g->at[s + 1]; i++) {
+            if (g->size[i] < 1) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "segment %lld has %d tokens", (long long)i, (int)g->size[i]);
+            tokens += g->size[i];
+        }
+        if (tokens != length)
+            return qkv_fail(ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld tokens, its segments %lld", (long long)s, (long long)length,
+                            (long long)tokens);
+    }
+    return QKV_OK;
+}
+
 qkv_status qkv_flops_cut(qkv_flops_walk *w, const qkv_config *c, const qkv_flops_segments *segments) {
     if (c->segment == QKV_SEGMENT_NONE) return QKV_OK;
-    if (segments && segments->at) return qkv_hierarchy_cut(w->ctx, segments->at, segments->size, &w->batch);
+    if (segments && segments->at) {
+        QKV_TRY(check_segments(w->ctx, segments, &w->batch));
+        return qkv_hierarchy_cut(w->ctx, segments->at, segments->size, &w->batch);
+    }
     return qkv_hierarchy_assume(w->ctx, qkv_config_segment_length(c), &w->batch);
 }
 

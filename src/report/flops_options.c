@@ -167,6 +167,10 @@ qkv_config qkv_flops_config(const qkv_flops_options *o, int64_t longest) {
         .attention_dropout = o->attention_dropout,
         .embedding_dropout = o->embedding_dropout,
     };
+    if (o->max_length == 0 && longest == 0 && c.segment != QKV_SEGMENT_NONE) {
+        c.max_length = QKV_LONGEST; /* no text says how long one is, but a segment of one is as long as usual */
+        c.max_length = qkv_config_segment_length(&c);
+    }
     qkv_config_preset(&c, (qkv_pattern_kind)o->pattern);
     qkv_config_settle(&c);
     return c;

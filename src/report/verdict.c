@@ -80,14 +80,23 @@ static void ours_text(const qkv_asked *a, const qkv_estimate *e, char *text, siz
 }
 
 static qkv_verdict judge_direction(const qkv_asked *a, const qkv_estimate *e, const char *ours, char *why, size_t size) {
-    const bool up = a->figure > 0;
+    const bool up = a->figure > 0, over = e->value > a->nothing, right = over == up;
+    const bool marked = a->nothing != 0 && a->nothing != 1;
+    char mark[SHORT];
+    number(a, a->nothing, mark);
     if (e->low <= a->nothing && e->high >= a->nothing) {
-        snprintf(why, size, "%s: no difference beyond the spread", ours);
+        if (marked)
+            snprintf(why, size, "%s: the claim is of %s %s, and the interval has both sides of it", ours, up ? "over" : "under",
+                     mark);
+        else
+            snprintf(why, size, "%s: no difference beyond the spread", ours);
         return QKV_CANNOT_BE_JUDGED;
     }
-    const bool right = (e->value > a->nothing) == up;
-    snprintf(why, size, "%s: %s", ours,
-             right ? "in the direction of the claim, beyond the spread" : "the other way round than the claim");
+    if (marked)
+        snprintf(why, size, "%s: %s the claim's %s, beyond the spread", ours, over ? "over" : "under", mark);
+    else
+        snprintf(why, size, "%s: %s", ours,
+                 right ? "in the direction of the claim, beyond the spread" : "the other way round than the claim");
     return right ? QKV_HOLDS : QKV_DOES_NOT_HOLD;
 }
 

@@ -31,7 +31,8 @@ qkv_estimate qkv_estimate_exact(double value);
 typedef struct qkv_asked {
     double figure;      /* of the claim; infinite: any size in this direction from `nothing` */
     double slack;       /* half a unit of its last digit */
-    double nothing;     /* the value that means "no difference" (0 of a difference, 1 of a quotient); NaN: there is none */
+    double nothing;     /* the value that means "no difference" (0 of a difference, 1 of a quotient); NaN: there is none. Of a
+                         * direction any other value is a mark: "under 2 % lost" */
     const char *format; /* how a value is printed: "%+.1f points"; one double goes in */
     double scale;       /* times the value */
 } qkv_asked;

@@ -3,6 +3,7 @@
 #ifndef QKV_TASKS_CLASSIFY_JOB_H
 #define QKV_TASKS_CLASSIFY_JOB_H
 
+#include "report/network.h"
 #include "tasks/classify.h"
 #include "tasks/classify_bag.h"
 #include "tasks/classify_data.h"
@@ -40,6 +41,7 @@ typedef struct qkv_job {
     qkv_classifier *plain;     /* until the model owns it */
     qkv_model *model;          /* once its weights are allocated */
     const qkv_classifier *net; /* the same all along */
+    char words[QKV_NETWORK_WORDS];
 
     /* the task */
     qkv_gather gather;

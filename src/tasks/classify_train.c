@@ -47,6 +47,7 @@ static qkv_status make_net(qkv_job *j) {
     qkv_config config = qkv_classify_config(j->o, qkv_tokenizer_vocab(j->tokenizer), j->labels.count);
     QKV_TRY(qkv_classifier_create(j->ctx, &config, false, &j->plain));
     j->net = j->plain;
+    qkv_network_words(&config, j->words);
     return QKV_OK;
 }
 
@@ -259,10 +260,12 @@ static qkv_task task_of(qkv_job *j) {
         .offset = j->train.rows.offset,
         .segment_at = j->train.rows.segment_at,
         .segment_size = j->train.rows.segment_size,
+        .uneven = qkv_config_uneven(qkv_classifier_config(j->net)),
         .step = step,
         .probe = probe,
         .attention_layers = qkv_config_attention_layers(qkv_classifier_config(j->net)),
         .attention_heads = qkv_classifier_config(j->net)->heads,
+        .network = j->words,
         .evaluate = j->dev.rows.count > 0 ? evaluate : NULL,
         .start_counts = qkv_beside_is(&j->beside), /* what the bag can do alone */
         .choose = choose,

@@ -239,6 +239,7 @@ static qkv_status run(job *j) {
         .offset = j->p->texts->offset,
         .segment_at = j->p->texts->segment_at,
         .segment_size = j->p->texts->segment_size,
+        .uneven = qkv_config_uneven(qkv_masked_config(j->net)),
         .units = units,
         .step = step,
         .evaluate = j->dev.masking.total > 0 ? evaluate : NULL,

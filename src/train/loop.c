@@ -420,6 +420,7 @@ static qkv_status choose_way(loop *l, qkv_choice *choice) {
 static qkv_train_plan announce(const loop *l, const qkv_choice *choice) {
     qkv_train_event event = {.kind = QKV_TRAIN_PLAN};
     event.u.plan = (qkv_train_plan){
+        .network = l->task->network,
         .parameters = parameters(l->task->reg),
         .embedding_parameters = embedding_parameters(l->task->reg),
         .bytes = choice->bytes,

@@ -31,6 +31,7 @@ typedef struct qkv_task {
     /* Of rows that are read by segments (qkv_ragged), else NULL: what memory depends on, too. */
     const int64_t *segment_at;
     const int32_t *segment_size;
+    bool uneven; /* memory depends on more than how many rows, tokens and segments there are and the longest: each batch is planned */
 
     /* How many terms the loss of these rows has. NULL: one a row. */
     int64_t (*units)(void *self, const int64_t *rows, int64_t count);
@@ -46,6 +47,7 @@ typedef struct qkv_task {
      * is not looked at. */
     qkv_status (*probe)(void *self, qkv_exec *x, const int64_t *rows, int64_t count);
     int64_t attention_layers, attention_heads; /* that it goes through */
+    const char *network; /* in words, for the plan; NULL: not said */
     /* The weights that training starts from are worth keeping: they are evaluated first and take part in the choice. */
     bool start_counts;
 

@@ -72,12 +72,12 @@ static qkv_status plan_piece(planner *p, const int64_t *rows, int64_t count, boo
         if (n > s.longest) s.longest = n;
         measure_segments(p->task, rows[i], &s);
     }
-    bool known = planned(p, s);
+    const bool known = !p->task->uneven && planned(p, s);
     if (known && !always) return QKV_OK;
     clear_arena(&p->x.arena);
     double loss = 0;
     QKV_TRY(p->task->step(p->task->self, &p->x, rows, count, 1, &loss));
-    return known ? QKV_OK : remember(p, s);
+    return known || p->task->uneven ? QKV_OK : remember(p, s);
 }
 
 int64_t qkv_loop_piece(const qkv_task *task, const qkv_loop_options *o, const int64_t *rows, int64_t from, int64_t count) {

@@ -224,6 +224,8 @@ while row=$("$QKV_JSON" out "weights.$i" 2> /dev/null) && [ -n "$row" ]; do
 done
 is "rows" "$i" "$n"
 run 0 attend "$model" "" --threads 1
+has err 'the text has no tokens'
+is "output of no tokens" "$(cat out)" ""
 run 2 attend "$model" "text" --layer 1
 has err 'layer 1 is out of range: the model has 1'
 run 2 attend "$model" "text" --head 2

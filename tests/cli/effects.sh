@@ -27,6 +27,7 @@ done << 'END'
 --format fasttext --text-column x|text-column has no effect with --format fasttext
 --format jsonl --label-prefix x|label-prefix has no effect with --format jsonl
 --label-separator ;|label-separator has no effect without --multi-label
+--segment-length 8|segment-length has no effect without --segment words, sentences or tokens
 --text-field-2 b|text-field-2 has no effect without --pair
 --text-column-2 b|text-column-2 has no effect without --pair
 --autotune 1 --checkpoint 3|checkpoint has no effect with --autotune 1

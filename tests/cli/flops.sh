@@ -94,6 +94,16 @@ run 1 flops --lengths wrong
 run 1 flops --lengths nowhere
 has err 'nowhere: No such file'
 
+# The network in words: what is not usual, with the numbers that 0 stands for.
+run 0 flops --layers 2 --segment sentences --seq 0 --no-time
+has out ', sentences of at most 128 tokens, 1 layer over them, pooling mean,'
+run 0 flops --dilation 2 --no-time
+has out ', 8 heads, tokens see those that stand a multiple of 2 away, no biases'
+run 0 flops --layers 2 --window 8,8 --dilation 2 --position rope --rope-part 0.5 --norm-place sandwich --softcap 50 --qk-norm --no-time
+has out 'ffn 2048, sandwich-norm, queries and keys normalised, scores capped at 50, window 8,8 of tokens 2 apart, positions rope .base 10000, 32 of 64 columns turned., pooling'
+run 0 flops --layers 4 --pattern alternating --position t5 --reversible --no-time
+has out ', reversible, window 64,64, one layer in 3 full, positions t5 .32 buckets, reach 128., pooling'
+
 # A model: its own limit, a length, a file of texts; and the numbers of info.
 run 0 flops "$model" --no-time
 has out '^1 layer, dim 64, 2 heads, ffn 256, positions learned, pooling attention,'

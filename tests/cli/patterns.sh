@@ -19,8 +19,11 @@ done << 'END'
 --window 2,1 --dilation 3 --global-every 5|dilation=3 global_every=5
 --window 1,1 --global-first 1 --global-projection|global_projection=yes
 END
-run 0 train classify "$train" -o m $small --pattern global --global-projection --causal --window 3,0
+run 0 train classify "$train" -o m $small --pattern global --global-projection --causal --window 3,0 --json
+has err '^model +3 layers, dim 16, 2 heads, ffn 64, window 3,0, global tokens: the first 1 with projections of their own, positions '
+is "the network" "model $(json out plan.network)" "$(sed -n 's/^model  */model /p' err | head -n 1)"
 run 0 info m
+has out '^network +3 layers, dim 16, 2 heads, ffn 64, window 3,0,'
 has out '^encoder\.2\.attention\.global\.q\.weight '
 
 # Pairs: 10 tokens, neighbours on both sides 28; with token 0 global 8 more that see it, 8 more that it sees.

@@ -24,7 +24,7 @@ done
 
 # A learned table ends, unless something is said of what comes after it.
 run 2 predict learned long.txt --max-length 64
-has err 'max_length=64: this model has learned positions for 8 tokens; position_beyond says what is to follow'
+has err 'learned: max_length=64: this model has learned positions for 8 tokens; position_beyond says what is to follow'
 run 0 predict learned long.txt --max-length 6 --threads 1
 for beyond in clamp tile interpolate; do
     run 0 predict learned long.txt --top 3 --max-length 64 --position-beyond $beyond --threads 1
@@ -40,6 +40,8 @@ run 0 info tiled --json
 is "what is beyond" "$(json out config.position_beyond)" tile
 run 2 predict rope long.txt --position-beyond clamp
 has err 'position_beyond is of learned positions; this model has none'
+run 2 test tiled learned "$train" --max-length 64
+has err 'qkv: learned: max_length=64'
 run 2 predict learned long.txt --position-beyond wrap
 has err 'position-beyond=wrap: expected one of error.clamp.tile.interpolate'
 
@@ -70,6 +72,8 @@ is "pairs" "$(json out config.rope_pairs)" interleaved
 is "stretch" "$(json out config.rope_stretch)" yarn
 # shellcheck disable=SC2086
 run 0 train classify "$train" -o details $quick --position t5 --position-buckets 8 --position-reach 20
+run 0 info details
+has out 'positions t5 .8 buckets, reach 20.,'
 run 0 info details --json
 is "buckets" "$(json out config.position_buckets)" 8
 while IFS='|' read -r given said; do
@@ -80,12 +84,13 @@ done << 'END'
 --position-layout split|--position-layout has no effect without --position sinusoidal
 --position t5 --position-beyond tile|--position-beyond has no effect with --position t5
 --position alibi --position-reach 9|--position-reach has no effect with --position alibi
+--position-reach 9|--position-reach has no effect without --position shaw or t5
 --position-buckets 8|--position-buckets has no effect without --position t5
 --rope-base 500|--rope-base has no effect without --position rope
 --position rope --rope-factor 2|--rope-factor has no effect without --rope-stretch
 --position rope --rope-stretch ntk --rope-length 9|--rope-length has no effect with --rope-stretch ntk
 --position t5 --position-buckets 7|position_buckets=7: expected an even number from 4 on
---position t5 --position-reach 9|position_reach=9 with 32 buckets
+--position t5 --position-reach 9|position_reach=9 is too small for position_buckets=32
 --position shaw --position-reach 200|position_reach=200: with position=shaw at most 127
 --position rope --dim 4 --heads 4|head_dim=1: position=rope turns pairs of columns
 END

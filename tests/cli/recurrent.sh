@@ -4,7 +4,7 @@ train=$QKV_MODELS/train.tsv
 
 for model in rnn lstm gru birnn bilstm bigru; do
     run 0 train classify "$train" -o "$model" --model $model --dim 32 --steps 6 --layers 2 --ngrams 0 --threads 2
-    has err "$model, 2 layers, dim 32, pooling attention"
+    has err "2 layers of $model(, 16 units a direction)?, dim 32, pooling attention, "
     run 0 info "$model"
     has out "^  model  *$model\$"
     hasnt out '^  (ffn|position|norm|kv_heads) '

@@ -362,6 +362,18 @@ static void as_training_counts(void **state) {
         assert_int_equal(c->segments, i < 4 ? 0 : 8);
         adds_up(c);
         qkv_release(f.ctx, c);
+        for (int bad = 0; i >= 4 && bad < 3; bad++) { /* that are not those of the texts */
+            int64_t *at = segments.at, old = at[1];
+            int32_t *size = segments.size, first = size[0];
+            qkv_flops *none;
+            if (bad == 0) at[1] = -3;
+            if (bad == 1) size[0] = 0;
+            if (bad == 2) size[0]++;
+            assert_int_equal(qkv_flops_count_model(model, &count_options, read, count, &none), QKV_BAD_ARGUMENT);
+            assert_null(none);
+            at[1] = old;
+            size[0] = first;
+        }
         qkv_release(f.ctx, segments.at);
         qkv_release(f.ctx, segments.size);
         qkv_model_free(model);

@@ -424,6 +424,47 @@ static void same_bits(void **state) {
     }
 }
 
+/* What is computed of classes and groups, against counting: short and long, with the queries at the end of the keys or before them. */
+static void classes(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {0, 1, 2, 7, 50, 1999, 4100};
+    for (int64_t step = 1; step < 9; step += step == 4 ? 3 : 1)
+        for (size_t a = 0; a < sizeof lengths / sizeof *lengths; a++)
+            for (size_t b = 0; b < sizeof lengths / sizeof *lengths; b++) {
+                const qkv_pattern p = {.dilation = step, .global_first = 1};
+                const qkv_seen s = {.pattern = &p, .n_q = lengths[a], .n_k = lengths[b], .left = 1, .right = 1};
+                int64_t queries = 0, group = 0;
+                for (int64_t c = 0; c < step; c++) {
+                    assert_int_equal(qkv_residues_below(&s, c), queries);
+                    const qkv_residue r = qkv_residue_of(&s, c);
+                    for (int64_t from = 0; from < r.n_q && s.n_k > 0; from += 960, group++) {
+                        const qkv_group g = qkv_group_of(&s, group);
+                        assert_true(g.class == c && g.step == step && g.first == r.first + from * step && g.rows == (r.n_q - from < 960 ? r.n_q - from : 960));
+                    }
+                    queries += r.n_q;
+                }
+                assert_int_equal(queries, s.n_q);
+                assert_int_equal(qkv_groups(&s), group);
+            }
+}
+
+/* Neighbours further apart than the sequences are long: each sees itself, and no time goes with the distance. */
+static void far_apart(void **state) {
+    (void)state;
+    ops_bench one_bench, *bench = &one_bench;
+    ops_start(bench, 2);
+    ops_ready(bench, 1 << 16);
+    static const int64_t at[] = {0, 5, 5, 8};
+    real x[8 * 4], o[8 * 4], lse[8];
+    for (int i = 0; i < 8 * 4; i++) x[i] = (real)i;
+    const qkv_heads h = {x, 4, 4}, out = {o, 4, 4};
+    const qkv_attention_shape s = {.sequences = 3, .q_offset = at, .k_offset = at, .heads = 1, .kv_heads = 1, .dim = 4, .value_dim = 4, .scale = 1,
+                                   .left = 3, .right = 3, .pattern = {.dilation = (int64_t)1 << 40}};
+    assert_int_equal(qkv_attend_forward(&bench->x, &s, h, h, h, out, lse), QKV_OK);
+    for (int i = 0; i < 8 * 4; i++) assert_true(fabs((double)(o[i] - x[i])) <= 1e-6 * (double)x[i]);
+    ops_end(bench);
+}
+
 static void wrong_patterns(void **state) {
     (void)state;
     ops_bench one_bench, *bench = &one_bench;
@@ -444,6 +485,7 @@ static void wrong_patterns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(small), cmocka_unit_test(terms), cmocka_unit_test(long_sequences), cmocka_unit_test(hidden),
-                                       cmocka_unit_test(random_blocks), cmocka_unit_test(same_bits), cmocka_unit_test(wrong_patterns)};
+                                       cmocka_unit_test(random_blocks), cmocka_unit_test(same_bits), cmocka_unit_test(classes),
+                                       cmocka_unit_test(far_apart),     cmocka_unit_test(wrong_patterns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,19 @@ static void each_verdict_is_reached(void **state) {
     assert_non_null(strstr(why, "both no difference and the claim's"));
 }
 
+/* Held against a mark that is neither 0 nor 1, the sentence names the mark. */
+static void a_mark_is_named(void **state) {
+    (void)state;
+    const qkv_asked under = {-INFINITY, 0, 0.5, "%.1f %%", 100}, over = {INFINITY, 0, 0.5, "%.1f %%", 100};
+    const double around[] = {0.45, 0.5, 0.56}, above[] = {0.91, 0.92, 0.93};
+    char why[320];
+    assert_int_equal(judge(&over, around, 3, 0, why), QKV_CANNOT_BE_JUDGED);
+    assert_non_null(strstr(why, "the claim is of over 50.0 %, and the interval has both sides of it"));
+    assert_int_equal(judge(&over, above, 3, 0, why), QKV_HOLDS);
+    assert_non_null(strstr(why, "over the claim's 50.0 %, beyond the spread"));
+    assert_int_equal(judge(&under, above, 3, 0, why), QKV_DOES_NOT_HOLD);
+}
+
 static void without_a_spread_there_is_no_verdict(void **state) {
     (void)state;
     char why[320];
@@ -116,6 +129,7 @@ static void parts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_verdict_is_reached),
+        cmocka_unit_test(a_mark_is_named),
         cmocka_unit_test(without_a_spread_there_is_no_verdict),
         cmocka_unit_test(a_figure_is_as_exact_as_it_is_given),
         cmocka_unit_test(directions),
