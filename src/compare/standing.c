@@ -34,6 +34,18 @@ typedef struct answers {
     double *scores;        /* [QKV_BOOT_SCORES][resamples] */
 } answers;
 
+/* What somebody says who has learned nothing: a training that diverged. */
+static int32_t frequent(const qkv_course *c) {
+    int64_t most = 0;
+    int32_t best = 0;
+    for (int64_t l = 0; l < c->labels.count; l++) {
+        int64_t rows = 0;
+        for (int64_t i = 0; i < c->table.count; i++) rows += c->target[i] == l;
+        if (rows > most) most = rows, best = (int32_t)l;
+    }
+    return best;
+}
+
 /* False: a fold is missing. */
 static bool gather(const qkv_run *run, const qkv_course *c, const int64_t at[QKV_TRIAL_PLACES], int fold, answers *a) {
     int64_t n = 0, of[QKV_TRIAL_PLACES];
@@ -42,12 +54,12 @@ static bool gather(const qkv_run *run, const qkv_course *c, const int64_t at[QKV
         of[fold] = f;
         const qkv_trial *t = qkv_run_find(run, of);
         const json_t *given = t && t->values ? json_object_get(t->values, "given") : NULL;
-        if (!given) return false;
+        if (!t || !t->values) return false;
         size_t k = 0;
         for (int64_t i = 0; i < c->table.count; i++) {
             if (c->fold[i] != f) continue;
             a->gold[n] = c->target[i];
-            a->given[n++] = (int32_t)json_integer_value(json_array_get(given, k++));
+            a->given[n++] = given ? (int32_t)json_integer_value(json_array_get(given, k++)) : frequent(c);
         }
     }
     return true;

@@ -44,16 +44,18 @@ static void refused(void **state) {
     REFUSED(c.dropout = 1, "dropout=1 is outside 0..0.999");
     REFUSED(c.attention_dropout = -0.5, "attention_dropout=-0.5 is outside 0..0.999");
     REFUSED(c.embedding_dropout = NAN, "embedding_dropout=nan is outside 0..0.999");
-    REFUSED((c.reversible = true, c.bf16 = true), "reversible and bf16: rows are rebuilt by subtraction, and what is lost in that turns roundings to "
-                                                  "bf16 the other way; train with f32");
+    REFUSED((c.reversible = true, c.bf16 = true),
+            "reversible and bf16: rows are rebuilt by subtraction, and what is lost in that turns roundings to bf16 the other way; train with f32");
     REFUSED(c.full_every = 2, "full_every=2 without a window: every layer sees everything anyway");
     REFUSED((c.full_every = 3, c.layers = 1, c.span.left = 4),
             "full_every=3 with layers=1: layers 0, 3, ... see everything, so none is left with the window (try layers=2 or more)");
-    REFUSED((c.position = QKV_POSITION_ROPE, c.rope_stretch = QKV_STRETCH_NTK), "rope_stretch=ntk with rope_factor=1 stretches nothing: set a larger factor");
+    REFUSED((c.position = QKV_POSITION_ROPE, c.rope_stretch = QKV_STRETCH_NTK),
+            "rope_stretch=ntk with rope_factor=1 stretches nothing: set a larger factor");
     REFUSED(c.norm_epsilon = 0, "norm_epsilon=0: a constant row would be divided by 0");
     REFUSED((c.position = QKV_POSITION_T5, c.position_buckets = 7), "position_buckets=7: expected an even number from 4 on");
     REFUSED((c.position = QKV_POSITION_T5, c.position_reach = 16),
-            "position_reach=16 is too small for position_buckets=32: each distance below 16 has a bucket of its own, so the reach must be over 16 (or take fewer buckets)");
+            "position_reach=16 is too small for position_buckets=32: each distance below 16 has a bucket of its own, "
+            "so the reach must be over 16 (or take fewer buckets)");
     REFUSED((c.position = QKV_POSITION_SHAW, c.position_reach = 300), "position_reach=300: with position=shaw at most 127");
     REFUSED((c.position = QKV_POSITION_SHAW, c.global_first = 1),
             "position=shaw goes with windows, not with dilation, global tokens or random blocks");
