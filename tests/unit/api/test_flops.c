@@ -369,7 +369,7 @@ static void as_training_counts(void **state) {
             if (bad == 0) at[1] = -3;
             if (bad == 1) size[0] = 0;
             if (bad == 2) size[0]++;
-            assert_int_equal(qkv_flops_count_model(model, &count_options, read, count, &none), QKV_BAD_ARGUMENT);
+            assert_int_equal(qkv_flops_count_model(model, &count_options, lengths, 4, &none), QKV_BAD_ARGUMENT);
             assert_null(none);
             at[1] = old;
             size[0] = first;
