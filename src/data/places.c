@@ -1,6 +1,7 @@
 #include "data/places.h"
 
 #include "base/rng.h"
+#include "data/made.h"
 #include "qkv/tokenizer.h"
 
 enum { LENGTH = 1, FILLER, CLASS, PLACE, OTHER };
@@ -9,7 +10,8 @@ int64_t qkv_places_vocab(const qkv_places *t) {
     return QKV_TOKEN_SPECIALS + t->filler + 2;
 }
 
-static int64_t length_of(const qkv_places *t, uint64_t key) {
+static int64_t length_of(const void *task, uint64_t key) {
+    const qkv_places *t = task;
     return t->shortest + (int64_t)qkv_below(qkv_key2(key, LENGTH), (uint64_t)(t->longest - t->shortest + 1));
 }
 
@@ -25,7 +27,8 @@ static void place(const qkv_places *t, uint64_t key, int64_t n, int64_t class, i
     at[!turned] = left + distance;
 }
 
-static void make_row(const qkv_places *t, uint64_t key, int64_t n, int32_t *ids, int32_t *target) {
+static void make_row(const void *task, uint64_t key, int64_t n, int32_t *ids, int32_t *target) {
+    const qkv_places *t = task;
     const int64_t filler = QKV_TOKEN_SPECIALS;
     int64_t at[2];
     for (int64_t i = 0; i < n; i++)
@@ -45,19 +48,7 @@ static qkv_status check(qkv_ctx *ctx, const qkv_places *t) {
 }
 
 qkv_status qkv_places_make(qkv_ctx *ctx, const qkv_places *t, uint64_t seed, int64_t first, int64_t count, qkv_ragged *rows) {
-    *rows = (qkv_ragged){.count = count};
+    *rows = (qkv_ragged){0};
     QKV_TRY(check(ctx, t));
-    qkv_status status = qkv_alloc(ctx, count + 1, sizeof *rows->offset, &rows->offset);
-    if (status == QKV_OK) status = qkv_alloc(ctx, count, sizeof *rows->target, &rows->target);
-    if (status == QKV_OK) {
-        rows->offset[0] = 0;
-        for (int64_t i = 0; i < count; i++)
-            rows->offset[i + 1] = rows->offset[i] + length_of(t, qkv_key2(seed, (uint64_t)(first + i)));
-        status = qkv_alloc(ctx, rows->offset[count], sizeof *rows->ids, &rows->ids);
-    }
-    for (int64_t i = 0; status == QKV_OK && i < count; i++)
-        make_row(t, qkv_key2(seed, (uint64_t)(first + i)), rows->offset[i + 1] - rows->offset[i], rows->ids + rows->offset[i],
-                 &rows->target[i]);
-    if (status != QKV_OK) qkv_ragged_free(ctx, rows);
-    return status;
+    return qkv_made_rows(ctx, &(qkv_made){t, length_of, make_row}, seed, first, count, rows);
 }

@@ -1,6 +1,7 @@
 #include "data/recall.h"
 
 #include "base/rng.h"
+#include "data/made.h"
 #include "qkv/tokenizer.h"
 
 enum { MOST_KEYS = 64, LENGTH = 1, KEYS, ASKED, VALUE, PLACE, FILLER };
@@ -9,11 +10,13 @@ int64_t qkv_recall_vocab(const qkv_recall *t) {
     return QKV_TOKEN_SPECIALS + t->filler + t->keys * t->values + t->keys;
 }
 
-static int64_t length_of(const qkv_recall *t, uint64_t key) {
+static int64_t length_of(const void *task, uint64_t key) {
+    const qkv_recall *t = task;
     return t->shortest + (int64_t)qkv_below(qkv_key2(key, LENGTH), (uint64_t)(t->longest - t->shortest + 1));
 }
 
-static void make_row(const qkv_recall *t, uint64_t key, int64_t n, int32_t *ids, int32_t *target) {
+static void make_row(const void *task, uint64_t key, int64_t n, int32_t *ids, int32_t *target) {
+    const qkv_recall *t = task;
     int64_t order[MOST_KEYS], filler = QKV_TOKEN_SPECIALS, pair = filler + t->filler, question = pair + t->keys * t->values;
     int64_t quarter = n / 4 > t->pairs ? n / 4 : t->pairs;
     for (int64_t i = 0; i < n; i++)
@@ -42,19 +45,7 @@ static qkv_status check(qkv_ctx *ctx, const qkv_recall *t) {
 }
 
 qkv_status qkv_recall_make(qkv_ctx *ctx, const qkv_recall *t, uint64_t seed, int64_t first, int64_t count, qkv_ragged *rows) {
-    *rows = (qkv_ragged){.count = count};
+    *rows = (qkv_ragged){0};
     QKV_TRY(check(ctx, t));
-    qkv_status status = qkv_alloc(ctx, count + 1, sizeof *rows->offset, &rows->offset);
-    if (status == QKV_OK) status = qkv_alloc(ctx, count, sizeof *rows->target, &rows->target);
-    if (status == QKV_OK) {
-        rows->offset[0] = 0;
-        for (int64_t i = 0; i < count; i++)
-            rows->offset[i + 1] = rows->offset[i] + length_of(t, qkv_key2(seed, (uint64_t)(first + i)));
-        status = qkv_alloc(ctx, rows->offset[count], sizeof *rows->ids, &rows->ids);
-    }
-    for (int64_t i = 0; status == QKV_OK && i < count; i++)
-        make_row(t, qkv_key2(seed, (uint64_t)(first + i)), rows->offset[i + 1] - rows->offset[i], rows->ids + rows->offset[i],
-                 &rows->target[i]);
-    if (status != QKV_OK) qkv_ragged_free(ctx, rows);
-    return status;
+    return qkv_made_rows(ctx, &(qkv_made){t, length_of, make_row}, seed, first, count, rows);
 }
