@@ -3,7 +3,8 @@ import datetime
 import json
 import sys
 
-SIZES = ("m", "n", "k", "d", "value_d", "heads", "kv_heads", "batch", "layers", "ffn", "shortest", "tokens", "window", "dropout")
+SIZES = ("m", "n", "k", "d", "value_d", "heads", "kv_heads", "batch", "layers", "ffn", "global_first", "global_every", "random_blocks",
+         "block", "shortest", "tokens", "window", "dropout")
 
 
 def shape(case):

@@ -23,6 +23,7 @@ static const cli_option options[] = {
      "print the log of the sum of exp(score) too: a row a query, a column a head"},
     {"layer", 0, CLI_INT, offsetof(attend_values, layer), "L", "0", 0, 1e9, "of the model, from 0"},
     {"head", 0, CLI_INT, offsetof(attend_values, head), "H", "0", 0, 1e9, "of that layer, from 0"},
+    CLI_READING_OPTIONS(offsetof(attend_values, reading)),
     {"json", 0, CLI_FLAG, offsetof(attend_values, json), NULL, NULL, 0, 0,
      "print one JSON object; a number that JSON does not have (nan, inf) is null there"},
     {"threads", 0, CLI_INT, offsetof(attend_values, threads), "N", "0", 0, 1024, "threads; 0: every core allowed"},
@@ -33,7 +34,7 @@ static int check_given(const cli_verb *verb, const cli_args *args, int example, 
     static const char *const kinds[] = {"--example", "--q, --k and --v", "MODEL"};
     static const char *const fit[] = {" example json threads ",
                                       " q k v heads kv-heads causal window scale weights lse json threads ",
-                                      " layer head json threads "};
+                                      " layer head max-length position-beyond rope-stretch rope-factor json threads "};
     int kind = example ? 0 : files ? 1 : 2;
     for (size_t i = 0; i < verb->count; i++) {
         char word[32];
@@ -67,7 +68,7 @@ static int attend(const cli_verb *verb, const attend_values *values, const cli_a
     } else if (files) {
         code = attend_files(verb, ctx, values);
     } else {
-        code = attend_model(ctx, values, args->words[0], args->words[1]);
+        code = attend_model(verb, ctx, values, args->words[0], args->words[1]);
     }
     qkv_ctx_free(ctx);
     return code;

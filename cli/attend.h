@@ -13,11 +13,12 @@ typedef struct attend_values {
     double scale;
     int weights, lse;
     int64_t layer, head, threads;
+    cli_reading reading;
     int json;
 } attend_values;
 
 int attend_example(qkv_ctx *ctx, const attend_values *values);
 int attend_files(const cli_verb *verb, qkv_ctx *ctx, const attend_values *values);
-int attend_model(qkv_ctx *ctx, const attend_values *values, const char *path, const char *text);
+int attend_model(const cli_verb *verb, qkv_ctx *ctx, const attend_values *values, const char *path, const char *text);
 
 #endif

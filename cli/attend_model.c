@@ -68,13 +68,16 @@ static qkv_status compute(shown *s, const attend_values *values) {
     return qkv_model_attention(s->model, s->text, length, values->layer, values->head, s->weights);
 }
 
-int attend_model(qkv_ctx *ctx, const attend_values *values, const char *path, const char *text) {
+int attend_model(const cli_verb *verb, qkv_ctx *ctx, const attend_values *values, const char *path, const char *text) {
     qkv_model *model = NULL;
     shown s = {.text = text};
     qkv_status status = qkv_model_load(ctx, path, &model);
     s.model = model;
-    if (status == QKV_OK) status = compute(&s, values);
-    int code = status == QKV_OK ? CLI_DONE : cli_fail(ctx, status);
+    int code = status == QKV_OK ? cli_set_reading(verb, ctx, model, path, &values->reading) : cli_fail(ctx, status);
+    if (code == CLI_GO_ON) {
+        status = compute(&s, values);
+        code = status == QKV_OK ? CLI_DONE : cli_fail(ctx, status);
+    }
     if (code == CLI_DONE && s.count < s.full_count)
         cli_say("warning: the text has %s; the model reads the first %s", cli_of(s.full_count, "token").s, cli_count(s.count).s);
     if (code == CLI_DONE && s.count == 0) cli_say("the text has no tokens: there are no weights to show");

@@ -11,7 +11,7 @@ typedef struct bench_values {
     const char *dtype, *json;
     int quick, list;
     double seconds, dropout;
-    int64_t m, n, k, dim, value_dim, heads, kv_heads, batch, layers, ffn;
+    int64_t m, n, k, dim, value_dim, heads, kv_heads, batch, layers, ffn, global_first, global_every, random_blocks, block;
     qkv_span window;
 } bench_values;
 
@@ -39,6 +39,10 @@ static const cli_option options[] = {
     SIZE("ffn", ffn, 65536, "width inside the feed-forward layers"),
     {"window", 0, CLI_SPAN, AT(window), "L,R", NULL, 0, 0,
      "attention: neighbours seen to the left and right, -1: all; -1,0 is causal"},
+    SIZE("global-first", global_first, 1 << 24, "attention with a window: the first N tokens see all and are seen by all"),
+    SIZE("global-every", global_every, 1 << 24, "so do tokens 0, N, 2N, ..."),
+    SIZE("random-blocks", random_blocks, 64, "attention with a window: blocks of tokens that each block of tokens sees beside it"),
+    SIZE("block", block, 65536, "tokens of such a block (64)"),
     {"dropout", 0, CLI_REAL, AT(dropout), "X", NULL, 0, 0.95, "on the attention weights, and in training on the layers"},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
@@ -65,7 +69,9 @@ static int read_options(const cli_verb *verb, const bench_values *v, const cli_a
         o->dtype = QKV_BENCH_BF16;
     else if (strcmp(v->dtype, "f32"))
         return cli_wrong_use(verb, "--dtype=%s: expected f32 or bf16", v->dtype);
-    static const char *const sizes[] = {"m", "n", "k", "dim", "value-dim", "heads", "kv-heads", "batch", "layers", "ffn", "window", "dropout"};
+    static const char *const sizes[] = {"m",      "n",      "k",   "dim",          "value-dim",    "heads",         "kv-heads",
+                                        "batch",  "layers", "ffn", "global-first", "global-every", "random-blocks", "block",
+                                        "window", "dropout"};
     for (size_t i = 0; !strcmp(o->what, "peak") && i < sizeof sizes / sizeof *sizes; i++)
         if (cli_given(verb, args, sizes[i])) return cli_wrong_use(verb, "--%s: the ceilings have no sizes", sizes[i]);
     if (cli_given(verb, args, "m")) o->m = v->m;
@@ -78,6 +84,10 @@ static int read_options(const cli_verb *verb, const bench_values *v, const cli_a
     if (cli_given(verb, args, "batch")) o->batch = v->batch;
     if (cli_given(verb, args, "layers")) o->layers = v->layers;
     if (cli_given(verb, args, "ffn")) o->ffn = v->ffn;
+    if (cli_given(verb, args, "global-first")) o->global_first = v->global_first;
+    if (cli_given(verb, args, "global-every")) o->global_every = v->global_every;
+    if (cli_given(verb, args, "random-blocks")) o->random_blocks = v->random_blocks;
+    if (cli_given(verb, args, "block")) o->block = v->block;
     if (cli_given(verb, args, "window")) o->window = v->window;
     if (cli_given(verb, args, "dropout")) o->dropout = v->dropout;
     return CLI_GO_ON;
@@ -235,14 +245,13 @@ static int run_bench(const cli_verb *verb, int argc, char **argv) {
 
 const cli_verb cli_bench = {
     .name = "bench",
-    .bare = 1,
-    .usage = "bench [CASES] [options]",
+    .usage = "bench [peak|gemm|attention|...|all] [options]",
     .summary = "how fast it runs here, beside what the machine could do",
     .about =
         "Measures the machine's ceilings (multiply-adds from registers alone, bytes from memory and from each cache) and then the "
         "pieces of the library: gemm, attention, pointwise, layer, recurrence, train, predict; one of their cases, like attention.forward; all "
         "of "
-        "them (the default, about ten minutes); or peak, the ceilings alone.\n\n"
+        "them (all, or options and no cases; about ten minutes); or peak, the ceilings alone.\n\n"
         "Rate counts useful operations only: pairs that see each other, 1 multiply-add = 2. Floor is the time that no program "
         "could beat: "
         "the larger of the operations at the ceiling of arithmetic and the bytes, each once, at the ceiling of memory or of the "
@@ -253,6 +262,7 @@ const cli_verb cli_bench = {
         "is done (exit 130).",
     .examples = "bench --quick\n"
                 "bench attention --n 4096 --dim 64 --threads 2\n"
+                "bench attention --n 16384 --dim 64 --window 64,64 --global-first 1 --global-every 512\n"
                 "bench gemm.nt --m 8192 --n 2048 --k 512\n"
                 "bench all --json today.json",
     .options = options,

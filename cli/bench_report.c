@@ -23,6 +23,10 @@ static const field fields[] = {
     FIELD("batch", "batch", batch),
     FIELD("layers", "layers", layers),
     FIELD("ffn", "ffn", ffn),
+    FIELD("global first", "global_first", global_first),
+    FIELD("global every", "global_every", global_every),
+    FIELD("random blocks", "random_blocks", random_blocks),
+    FIELD("of", "block", block),
     FIELD("from", "shortest", shortest),
     FIELD("rows", "tokens", tokens),
 };

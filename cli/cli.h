@@ -204,8 +204,13 @@ cli_text cli_percent(double share);          /* 79.61 %, or - for what is not a 
 cli_text cli_loss(double loss);              /* 1.2345, or - for what is not a number */
 cli_text cli_short(double x);                 /* four digits or the whole part: 0.0312, 12.5, 16,384 */
 cli_text cli_of(int64_t n, const char *one); /* 1 row, 2 rows, 3 classes: cli_count and the plural */
-int cli_float9(float x, char to[24]);        /* as "%.9g", which reads back to the same float, some times as fast; the length */
-cli_text cli_float(float x);                 /* the shortest decimal that reads back to the same float */
+
+/* What a backward pass computes again, as qkv_train_plan and qkv_flops tell it: in words, `join` before each; the name of `part`.
+ */
+void cli_again(FILE *to, const char *join, int part, int64_t every, int64_t ffn_chunk);
+const char *cli_again_part(int part);
+int cli_float9(float x, char to[24]); /* as "%.9g", which reads back to the same float, some times as fast; the length */
+cli_text cli_float(float x);          /* the shortest decimal that reads back to the same float */
 
 /* `text` for a table, escaped as in JSON (below) and with what the terminal would not show as \xHH too. Returns its width
  * in terminal columns; cut at `most` columns (0: never). */
@@ -219,6 +224,7 @@ int cli_is_terminal(FILE *stream);
 json_t *cli_json_text(const char *text, int64_t length);
 json_t *cli_json_real(double x);                           /* null where JSON has no number */
 json_t *cli_json_float(float x);                           /* reads back to the same float */
+char *cli_json_print(json_t *value, size_t flags);         /* as text, to be freed; drops the reference */
 void cli_json_line(FILE *to, json_t *value, size_t flags); /* writes a line, drops the reference */
 
 /* ---- matrices (matrix.c, npy.c) ---- */

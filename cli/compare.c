@@ -90,17 +90,19 @@ static void choose_cells(compare_run *run) {
 
 /* ---- results ---- */
 
-static int write_json(const compare_values *v, const qkv_compare_result *result) {
-    FILE *to = fopen(v->json, "w");
-    if (!to) {
-        cli_say("%s: %s", v->json, strerror(errno));
-        return CLI_FAILED;
-    }
-    cli_json_line(to, compare_json(result), JSON_INDENT(1));
-    int failed = ferror(to);
-    if (!fclose(to) && !failed) return CLI_GO_ON;
-    cli_say("%s: %s", v->json, strerror(errno));
-    return CLI_FAILED;
+/* The file is there whole or not at all. */
+static int write_json(qkv_ctx *ctx, const char *path, const qkv_compare_result *result) {
+    char *text = cli_json_print(compare_json(result), JSON_INDENT(1));
+    qkv_output *output = NULL;
+    qkv_status status = qkv_output_open(ctx, path, &output);
+    if (status == QKV_OK) status = qkv_output_write(output, text, (int64_t)strlen(text));
+    if (status == QKV_OK) status = qkv_output_write(output, "\n", 1);
+    if (status == QKV_OK)
+        status = qkv_output_commit(output);
+    else
+        qkv_output_discard(output);
+    free(text);
+    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
 }
 
 static int write_results(qkv_ctx *ctx, const compare_run *run, const qkv_compare_result *result) {
@@ -113,7 +115,7 @@ static int write_results(qkv_ctx *ctx, const compare_run *run, const qkv_compare
     else
         compare_print(stdout, result);
     if (fflush(stdout) || ferror(stdout)) code = cli_output_failed(errno);
-    if (v->json && !json_alone && write_json(v, result) != CLI_GO_ON) code = CLI_FAILED;
+    if (v->json && !json_alone && write_json(ctx, v->json, result) != CLI_GO_ON) code = CLI_FAILED;
     if (v->html) {
         qkv_status status = qkv_compare_write_page(ctx, result, v->html);
         if (status != QKV_OK) code = cli_fail(ctx, status);
@@ -236,7 +238,8 @@ const cli_verb cli_compare = {
         "positions: twelve ways to tell positions, asked far beyond the length that was learned from.\n"
         "patterns: of long texts 512, 2,048 and 8,192 tokens: full, windows, global tokens, segments; five folds.\n"
         "memory: ways to save it in training: bytes planned and measured, time paid.\n"
-        "gradients: how far they reach in attention, RNN, GRU and LSTM.\n"
+        "gradients: how far they reach in attention, RNN, GRU and LSTM (forget bias 1, or 0), by layer and by stretches of the "
+        "text.\n"
         "stability: what norms, residual connections, the scale of the scores and the start are for, shallow and deep.\n"
         "order: without positions the order of words is invisible; with each way to tell positions it is not.\n\n"
         "Without --data networks learn tasks that the program makes: recall at a distance and nested list operations.\n\n"

@@ -157,10 +157,22 @@ static json_t *table_json(const qkv_compare_table *t) {
     return json_pack("{s:s, s:o, s:o, s:o}", "key", t->key, "title", text_json(t->title), "note", text_json(t->note), "rows", rows);
 }
 
+/* An infinite figure is a direction. */
+static json_t *part_json(const qkv_compare_part *p) {
+    json_t *o = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:s, s:o}", "name", text_json(p->name), "figure",
+                          cli_json_real(p->figure), "nothing", cli_json_real(p->nothing), "value", cli_json_real(p->value), "low",
+                          cli_json_real(p->low), "high", cli_json_real(p->high), "n", (json_int_t)p->measurements, "missing",
+                          (json_int_t)p->missing, "verdict", qkv_verdict_name(p->verdict), "why", text_json(p->why));
+    if (isinf(p->figure)) json_object_set_new(o, "direction", json_string(p->figure > 0 ? "more" : "less"));
+    return o;
+}
+
 static json_t *claim_json(const qkv_compare_claim *c) {
-    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:s, s:o}", "row", c->row, "article", c->article, "says", text_json(c->says),
-                     "figure", text_json(c->figure), "ours", text_json(c->ours), "verdict", qkv_verdict_name(c->verdict), "why",
-                     text_json(c->why));
+    json_t *parts = json_array();
+    for (int64_t i = 0; i < c->parts; i++) json_array_append_new(parts, part_json(&c->part[i]));
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "row", c->row, "article", c->article, "says",
+                     text_json(c->says), "figure", text_json(c->figure), "ours", text_json(c->ours), "verdict",
+                     qkv_verdict_name(c->verdict), "why", text_json(c->why), "so_far", c->so_far, "parts", parts);
 }
 
 json_t *compare_json(const qkv_compare_result *r) {

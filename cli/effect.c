@@ -110,7 +110,7 @@ static int met(const state *at, const char *need, size_t length, char *why, size
 
 /* One of several: "model=transformer,pooling=attention"; else why not the first. */
 static int one_met(const state *at, const char *need, size_t length, char *why, size_t size) {
-    char spare[256];
+    char spare[320];
     size_t n = strcspn(need, ", ");
     if (met(at, need, n, why, size)) return 1;
     while (n < length) {
@@ -143,14 +143,28 @@ int cli_takes(const cli_verb *verb, const qkv_option *option) {
 }
 
 int cli_has_effect(const cli_verb *verb, const void *values, const void *options, const qkv_option *option) {
-    char why[256];
+    char why[320];
     return all_met(&(state){verb, values, options, NULL}, option->needs, why, sizeof why);
+}
+
+static const char *value_of(const cli_args *args, const char *name) {
+    const char *value = "";
+    for (int i = 0; i < args->setting_count; i++)
+        if (!strcmp(args->settings[i].name, name)) value = args->settings[i].value;
+    return value;
+}
+
+/* A pattern sets the window that nobody gave, and to it a given one of all looks the same. */
+static int check_window(const cli_verb *verb, const cli_args *args) {
+    const char *pattern = value_of(args, "pattern");
+    if (strcmp(value_of(args, "window"), "-1,-1") || !is_one_of(pattern, "local|global|alternating|sparse")) return CLI_GO_ON;
+    return cli_wrong_use(verb, "--window -1,-1 and --pattern %s contradict each other: a window of all is none", pattern);
 }
 
 int cli_check_effects(const cli_verb *verb, const cli_args *args, const void *values, const void *options, const cli_facts *facts) {
     const state at = {verb, values, options, facts};
     const qkv_option_table *table = verb->table ? verb->table() : NULL;
-    char why[256];
+    char why[320];
     for (size_t i = 0; i < verb->count; i++)
         if (args->given >> i & 1 && !all_met(&at, own_needs(verb, verb->options[i].name), why, sizeof why))
             return cli_wrong_use(verb, "--%s has no effect%s", verb->options[i].name, why);
@@ -158,5 +172,5 @@ int cli_check_effects(const cli_verb *verb, const cli_args *args, const void *va
         for (size_t k = 0; table && k < table->count; k++)
             if (!strcmp(table->options[k].name, args->settings[i].name) && !all_met(&at, table->options[k].needs, why, sizeof why))
                 return cli_wrong_use(verb, "--%s has no effect%s", table->options[k].name, why);
-    return CLI_GO_ON;
+    return check_window(verb, args);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 
 enum { MOST_SEQUENCES = 1 << 20, MOST_TOKENS = 1 << 24, USUAL_TOKENS = 1024 };
+static const double MEASURE_SECONDS = 0.5;
 
 typedef struct flops_values {
     const char *seq, *lengths, *data, *by;
@@ -23,9 +24,9 @@ static const cli_option options[] = {
     {"bias", 0, CLI_FLAG, AT(bias), NULL, NULL, 0, 0, "an attention layer alone has biases"},
     {"no-bias", 0, CLI_FLAG, AT(no_bias), NULL, NULL, 0, 0, "the layers have none"},
     {"by", 0, CLI_TEXT, AT(by), "WHAT", "op", 0, 0, "rows of the table: op or layer"},
-    {"json", 0, CLI_FLAG, AT(json), NULL, NULL, 0, 0, "print everything as one JSON object"},
+    {"json", 0, CLI_FLAG, AT(json), NULL, NULL, 0, 0, "print everything, by layer and by operation, as one JSON object"},
     {"measure", 0, CLI_FLAG, AT(measure), NULL, NULL, 0, 0,
-     "run the case of qkv bench that is nearest, for the time to expect here"},
+     "run the pass as well, on random weights and tokens, for the time to expect here"},
     {"peak", 0, CLI_REAL, AT(peak), "GFLOPS", NULL, 1e-3, 1e12,
      "of another machine, in 1e9 FLOP/s, for the least time; nothing is measured here"},
     {"no-time", 0, CLI_FLAG, AT(no_time), NULL, NULL, 0, 0, "measure nothing: no time is given"},
@@ -38,8 +39,9 @@ static const cli_need needs[] = {
     {"lengths", "!data"},
     {"bias", "model=transformer !layers"},
     {"no-bias", "model=transformer layers"},
+    {"by", "!json"},
     {"peak", "!no-time !measure"},
-    {"measure", "!no-time model=transformer,!layers model=transformer|rnn|lstm|gru cell=plain"},
+    {"measure", "!no-time"},
     {NULL, NULL},
 };
 
@@ -147,48 +149,6 @@ static int model_facts(qkv_ctx *ctx, const qkv_model *model, int64_t *longest, i
 
 /* ---- time ---- */
 
-static const char *alone_case(const qkv_flops *f, const qkv_flops_options *o) {
-    switch (o->model) {
-    case QKV_NETWORK_RNN:
-        return f->train ? "recurrence.rnn-both" : "recurrence.rnn";
-    case QKV_NETWORK_LSTM:
-        return f->train ? "recurrence.lstm-both" : "recurrence.lstm";
-    case QKV_NETWORK_GRU:
-        return f->train ? "recurrence.gru-both" : "recurrence.gru";
-    default:
-        return f->train ? "layer.both" : "layer.forward";
-    }
-}
-
-/* The nearest case of qkv bench: what an attention or recurrent layer, a training step or a prediction of this size reaches. */
-static int measure_case(qkv_ctx *ctx, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
-    qkv_bench_options b;
-    qkv_bench_case *cases = NULL;
-    int64_t count = 0;
-    qkv_bench_init(&b);
-    b.what = f->alone ? alone_case(f, o) : f->train ? "train.step" : "predict.encoder";
-    b.dtype = f->dtype == QKV_COMPUTE_BF16 ? QKV_BENCH_BF16 : QKV_BENCH_F32;
-    b.n = f->sequences > 0 ? (f->tokens + f->sequences - 1) / f->sequences : 1;
-    if (b.n < 1) b.n = 1;
-    b.batch = f->sequences > 0 ? f->sequences : 1;
-    b.dim = o->dim;
-    const int recurrent = o->model != QKV_NETWORK_TRANSFORMER;
-    if (!recurrent) b.heads = o->heads;
-    if (f->alone && o->kv_heads > 0) b.kv_heads = o->kv_heads;
-    if (!recurrent && (f->alone || f->train)) b.window = (qkv_span){o->window.left, o->causal ? 0 : o->window.right};
-    if (f->train && !recurrent) b.dropout = f->alone ? o->attention_dropout : o->dropout;
-    if (!f->alone) b.layers = o->layers;
-    if (!f->alone) b.ffn = o->ffn > 0 ? o->ffn : 4 * o->dim;
-    qkv_status status = qkv_bench_list(ctx, &b, &cases, &count);
-    if (status == QKV_OK && count > 0) status = qkv_bench_measure(ctx, &b, &cases[0]);
-    if (status == QKV_OK && count > 0) {
-        t->share = cases[0].share;
-        snprintf(t->bench_case, sizeof t->bench_case, "%s", cases[0].name);
-    }
-    qkv_release(ctx, cases);
-    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
-}
-
 /* Others that run meanwhile can only lower a ceiling: the highest of several looks is taken. */
 static qkv_status measure_machine(qkv_ctx *ctx, int bf16, flops_time *t) {
     qkv_machine m;
@@ -205,7 +165,7 @@ static qkv_status measure_machine(qkv_ctx *ctx, int bf16, flops_time *t) {
     return QKV_OK;
 }
 
-static int measure(qkv_ctx *ctx, const flops_values *v, const qkv_flops *f, const qkv_flops_options *o, flops_time *t) {
+static int measure(qkv_ctx *ctx, const flops_values *v, const qkv_flops *f, flops_time *t) {
     if (v->no_time || f->total.total.macs == 0) return CLI_GO_ON;
     const qkv_status status = v->peak > 0 ? QKV_OK : measure_machine(ctx, f->dtype == QKV_COMPUTE_BF16, t);
     if (status != QKV_OK) return cli_fail(ctx, status);
@@ -213,10 +173,10 @@ static int measure(qkv_ctx *ctx, const flops_values *v, const qkv_flops *f, cons
     t->floor_s = t->gflops > 0 ? 2e-9 * f->total.total.macs / t->gflops : 0;
     t->tokens_per_s = t->floor_s > 0 ? (double)f->tokens / t->floor_s : 0;
     t->bytes_s = t->read_gbs > 0 ? 1e-9 * f->total.total.bytes / t->read_gbs : 0;
-    if (!v->measure) return CLI_GO_ON;
-    int code = measure_case(ctx, f, o, t);
-    if (code == CLI_GO_ON && t->share > 0) t->expected_s = t->floor_s / t->share;
-    return code;
+    t->expected_s = f->pass_s;
+    t->passes = f->passes;
+    t->share = f->pass_s > 0 ? t->floor_s / f->pass_s : 0;
+    return CLI_GO_ON;
 }
 
 /* ---- the verb ---- */
@@ -244,7 +204,7 @@ static int is_of_data(const char *name) {
 static int check_settings(const flops_run *r, int *dtype) {
     for (int i = 0; i < r->args->setting_count; i++) {
         const char *name = r->args->settings[i].name;
-        const int passes = !strcmp(name, "train") || !strcmp(name, "recompute");
+        const int passes = !strcmp(name, "train") || !strncmp(name, "recompute", 9) || !strcmp(name, "ffn-chunk");
         *dtype |= !strcmp(name, "dtype");
         if (is_of_data(name) && !r->values->data) return cli_wrong_use(r->verb, "--%s has no effect without --data", name);
         if (r->args->count && !passes && strcmp(name, "dtype") && !is_of_data(name))
@@ -252,8 +212,6 @@ static int check_settings(const flops_run *r, int *dtype) {
     }
     if (r->args->count && (r->values->bias || r->values->no_bias))
         return cli_wrong_use(r->verb, "biases are of a network that is described, and MODEL is one");
-    if (r->args->count && r->values->measure)
-        return cli_wrong_use(r->verb, "--measure is for a network that is described; 'qkv bench predict' measures predictions");
     if (r->values->data && !r->args->count)
         return cli_wrong_use(r->verb, "--data has no effect without MODEL: its tokenizer counts the tokens");
     return CLI_GO_ON;
@@ -295,9 +253,9 @@ static int count_with(flops_run *r, const qkv_flops_options *o, qkv_flops **flop
 
 static int count_variants(flops_run *r, flops_variants *v) {
     qkv_flops_options o = r->options;
+    o.measure = 0;
     o.output_projection = !o.output_projection;
     int code = count_with(r, &o, &r->other);
-    o = r->options;
     o.output_projection = 1;
     o.heads = 1;
     o.kv_heads = 0;
@@ -320,7 +278,7 @@ static int count(flops_run *r) {
     if (code == CLI_GO_ON) code = count_with(r, &r->options, &r->flops);
     const int alone = code == CLI_GO_ON && r->flops->alone && r->options.model == QKV_NETWORK_TRANSFORMER;
     if (alone) code = count_variants(r, &variants);
-    if (code == CLI_GO_ON) code = measure(r->ctx, v, r->flops, &r->options, &time);
+    if (code == CLI_GO_ON) code = measure(r->ctx, v, r->flops, &time);
     if (code != CLI_GO_ON) return code;
     if (v->json)
         cli_json_line(stdout, flops_json(r->flops, alone ? &variants : NULL, &time), JSON_INDENT(1));
@@ -339,11 +297,14 @@ static int run_flops(const cli_verb *verb, int argc, char **argv) {
     if (code == CLI_GO_ON) code = cli_set_options(verb, r.ctx, &args, &r.options);
     if (code == CLI_GO_ON && strcmp(values.by, "op") && strcmp(values.by, "layer"))
         code = cli_wrong_use(verb, "--by=%s: expected op or layer", values.by);
+    r.options.measure = values.measure ? MEASURE_SECONDS : 0;
     r.options.biases = values.bias ? QKV_FLOPS_BIASES_YES : values.no_bias ? QKV_FLOPS_BIASES_NO : QKV_FLOPS_BIASES_AUTO;
     if (code == CLI_GO_ON) code = count(&r);
     free(r.batch.lengths);
     qkv_release(r.ctx, r.segments.at);
     qkv_release(r.ctx, r.segments.size);
+    qkv_release(r.ctx, r.segments.global_offset);
+    qkv_release(r.ctx, r.segments.global_at);
     qkv_release(r.ctx, r.flops);
     qkv_release(r.ctx, r.other);
     qkv_release(r.ctx, r.one_head);
@@ -357,16 +318,14 @@ const cli_verb cli_flops = {
     .name = "flops",
     .usage = "flops [MODEL] [options]",
     .summary = "what a network costs: operations, bytes, memory",
-    .about = "Parameters, multiply-adds and FLOPs, useful and executed, bytes, memory and the least time here, by operation or by "
-             "layer: of "
-             "one attention or recurrent layer, of a whole network (--layers), or of the network in a model file. Nothing is run: "
-             "the code that trains "
-             "and predicts is walked without data and books what it would do, so train and bench print the same numbers.\n\n"
-             "A multiply-add of a product is 2 FLOP; any other operation is one. Only pairs of tokens that see each other count; "
-             "executed is "
-             "what whole tiles compute. A network has biases unless --no-bias, an attention layer alone only with --bias. "
-             "docs/flops.md says "
-             "what is counted where, and what other counters make of the same layers.",
+    .about =
+        "Parameters, multiply-adds and FLOPs, useful and executed, bytes, memory and the least time here, by operation or by "
+        "layer: of one attention or recurrent layer, of a whole network (--layers), or of the network in a model file. Nothing "
+        "is run (but with --measure): the code that trains and predicts is walked without data and books what it would do, so "
+        "train and bench print the same numbers.\n\n"
+        "A multiply-add of a product is 2 FLOP; any other operation is one. Only pairs of tokens that see each other count; "
+        "executed is what whole tiles compute. A network has biases unless --no-bias, an attention layer alone only with "
+        "--bias. docs/flops.md says what is counted where, and what other counters make of the same layers.",
     .examples = "flops --dim 512 --heads 8 --seq 1024 --batch 32\n"
                 "flops --dim 512 --heads 1 --seq 1024 --batch 32 --no-output-projection\n"
                 "flops --model lstm --dim 512 --seq 512 --batch 32 --train\n"

@@ -13,8 +13,8 @@ typedef struct flops_time {
     double gflops, read_gbs; /* 0: there is no time */
     double floor_s, tokens_per_s;
     double bytes_s;           /* of all bytes, as if no cache held any */
-    double share, expected_s; /* with --measure: what bench reaches, and the floor at that share; 0: not measured */
-    char bench_case[64];
+    double share, expected_s; /* with --measure: what a pass took, and the floor's share of that; 0: not measured */
+    int64_t passes;           /* that were timed */
 } flops_time;
 
 /* Of an attention layer alone: the same with and without its output projection, and with one head. */

@@ -104,14 +104,16 @@ static void times(const flops_time *t) {
     if (t->read_gbs > 0)
         printf("            (all bytes from memory, as if there were no caches: %s at %s)\n", duration(t->bytes_s).s,
                cli_si(1e9 * t->read_gbs, "B/s").s);
-    if (t->share > 0)
-        printf("            expected %s, at the %.1f %% that %s of this size reached just now\n", duration(t->expected_s).s,
-               100 * t->share, t->bench_case);
+    if (t->expected_s > 0)
+        printf("            expected %s, the median of %s just now: %.1f %% of that peak\n", duration(t->expected_s).s,
+               cli_of(t->passes, "pass").s, 100 * t->share);
 }
 
 void flops_text(const qkv_flops *f, int by_layer, const flops_variants *variants, const flops_time *time) {
-    printf("%s\n%s; %s%s, %s\n", f->what, f->batch, f->train ? "forward, backward, update" : "forward",
-           f->recompute ? ", blocks recomputed" : "", f->dtype == QKV_COMPUTE_BF16 ? "bf16" : "f32");
+    printf("%s\n%s; %s, %s", f->what, f->batch, f->train ? "forward, backward, update" : "forward",
+           f->dtype == QKV_COMPUTE_BF16 ? "bf16" : "f32");
+    cli_again(stdout, "; ", f->recompute_part, f->recompute_every, f->ffn_chunk);
+    putchar('\n');
     if (f->pairs < f->all_pairs && f->pairs > 0)
         printf("pairs of tokens that see each other: %s of %s (%.1f %%)\n", amount(f->pairs).s, amount(f->all_pairs).s,
                100 * f->pairs / f->all_pairs);
@@ -172,8 +174,8 @@ static json_t *time_json(const flops_time *t) {
     return json_pack("{s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o}", "threads",
                      t->threads ? json_integer(t->threads) : json_null(), "fma_gflops", json_real(t->gflops), "memory_read_gbs",
                      or_null(t->read_gbs), "floor_s", t->floor_s, "tokens_per_s", t->tokens_per_s, "bytes_s", or_null(t->bytes_s),
-                     "share", or_null(t->share), "expected_s", or_null(t->expected_s), "case",
-                     t->bench_case[0] ? json_string(t->bench_case) : json_null());
+                     "share", or_null(t->share), "expected_s", or_null(t->expected_s), "passes",
+                     t->passes ? json_integer((json_int_t)t->passes) : json_null());
 }
 
 static json_t *variant_json(const qkv_flops *f) {
@@ -187,6 +189,9 @@ json_t *flops_json(const qkv_flops *f, const flops_variants *variants, const flo
                   f->dtype == QKV_COMPUTE_BF16 ? "bf16" : "f32", "train", f->train, "recompute", f->recompute, "sequences",
                   (json_int_t)f->sequences, "tokens", (json_int_t)f->tokens, "shortest", (json_int_t)f->shortest, "longest",
                   (json_int_t)f->longest, "pairs", number(f->pairs), "all_pairs", number(f->all_pairs));
+    json_object_set_new(out, "recompute_part", json_string(cli_again_part(f->recompute_part)));
+    json_object_set_new(out, "recompute_every", json_integer((json_int_t)f->recompute_every));
+    json_object_set_new(out, "ffn_chunk", json_integer((json_int_t)f->ffn_chunk));
     json_object_set_new(out, "parameters", parameters_json(f));
     for (int key = 0; key < 4; key++) json_object_set_new(out, keys[key], sums_json(f, key));
     const qkv_flops_sum *all = &f->total.total;

@@ -43,6 +43,15 @@ cli_text cli_of(int64_t n, const char *one) {
     return t;
 }
 
+void cli_again(FILE *to, const char *join, int part, int64_t every, int64_t ffn_chunk) {
+    if (every > 1) fprintf(to, "%sblocks computed again, %lld in a row", join, (long long)every);
+    if (every == 1) fprintf(to, "%sblocks computed again", join);
+    if (part) fprintf(to, "%s%snorms and activations computed again", join, part > 1 ? "queries, keys, values, " : "");
+    if (ffn_chunk) fprintf(to, "%sfeed-forward by %s", join, cli_of(ffn_chunk, "row").s);
+}
+
+const char *cli_again_part(int part) { return part > 1 ? "attention" : part ? "pointwise" : "none"; }
+
 static cli_text scaled(double n, double step, const char *const *prefix, int prefixes, const char *unit) {
     cli_text t;
     int i = 0;

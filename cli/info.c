@@ -137,15 +137,6 @@ static void print_wrapped(const char *name, const char *text) {
     putchar('\n');
 }
 
-/* The network in words, numbers that a file leaves out put in. */
-static void print_network(qkv_ctx *ctx, const qkv_model *model) {
-    qkv_flops_options o;
-    qkv_flops *f = NULL;
-    qkv_options_default(qkv_flops_options_table(), &o);
-    if (qkv_flops_count_model(model, &o, NULL, 0, &f) == QKV_OK) print_wrapped("network", f->what);
-    qkv_release(ctx, f);
-}
-
 static void print_labels(const qkv_model *model) {
     enum { WIDTH = 80, INDENT = 22 };
     int64_t labels = qkv_model_labels(model);
@@ -195,16 +186,16 @@ static void print_flops(const json_t *flops) {
     }
 }
 
-static void model_text(qkv_ctx *ctx, const qkv_model *model, const json_t *m) {
-    static const char *const known[] = {"task",       "version",         "labels", "tokenizer",       "config",
-                                        "parameters", "parameter_count", "bytes",  "flops_per_token", "record", "linear"};
+static void model_text(const qkv_model *model, const json_t *m) {
+    static const char *const known[] = {"task",       "version",         "network", "labels",          "tokenizer", "config",
+                                        "parameters", "parameter_count", "bytes",   "flops_per_token", "record",    "linear"};
     printf("%-22s", "task");
     print_value(json_object_get(m, "task"));
     printf("\n%-22s", "file version");
     print_value(json_object_get(m, "version"));
     putchar('\n');
     print_labels(model);
-    print_network(ctx, model);
+    print_wrapped("network", json_string_value(json_object_get(m, "network")));
     printf("%-22s%s\n", "parameters", cli_count(json_integer_value(json_object_get(m, "parameter_count"))).s);
     const json_t *linear = json_object_get(m, "linear");
     if (linear)
@@ -246,7 +237,7 @@ static int model(qkv_ctx *ctx, const info_values *values, const char *path) {
         json_error_t error;
         json_t *json = json_loads(text, 0, &error);
         if (json) {
-            model_text(ctx, m, json);
+            model_text(m, json);
         } else {
             cli_say("%s: the description cannot be read: %s", path, error.text);
             code = CLI_FAILED;

@@ -27,14 +27,19 @@ json_t *cli_json_float(float x) {
     return isfinite(x) ? json_real(strtod(cli_float(x).s, NULL)) : json_null();
 }
 
-void cli_json_line(FILE *to, json_t *value, size_t flags) {
+char *cli_json_print(json_t *value, size_t flags) {
     char *text = value ? json_dumps(value, flags | JSON_REAL_PRECISION(9)) : NULL;
     if (!text) {
         cli_say("out of memory (writing JSON)");
         exit(CLI_FAILED);
     }
+    json_decref(value);
+    return text;
+}
+
+void cli_json_line(FILE *to, json_t *value, size_t flags) {
+    char *text = cli_json_print(value, flags);
     fputs(text, to);
     fputc('\n', to);
     free(text);
-    json_decref(value);
 }

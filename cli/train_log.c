@@ -72,10 +72,10 @@ static json_t *plan_object(const qkv_train_plan *p) {
                      "parameters", (json_int_t)p->parameters, "embedding_parameters",
                      (json_int_t)p->embedding_parameters, "bytes", (json_int_t)p->bytes, "before_bytes", (json_int_t)p->before_bytes, "activation_bytes",
                      (json_int_t)p->activation_bytes, "steps", (json_int_t)p->steps, "batches_per_epoch",
-                     (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step),
-                     "limit", p->limit > 0 ? json_integer((json_int_t)p->limit) : json_null(), "recompute", p->recompute, "recompute_part",
-                     p->recompute_part > 1 ? "attention" : p->recompute_part ? "pointwise" : "none", "recompute_every", (json_int_t)p->recompute_every,
-                     "ffn_chunk", (json_int_t)p->ffn_chunk, "recompute_share", cli_json_real(p->recompute_share), "piece_tokens",
+                     (json_int_t)p->batches_per_epoch, "flops_per_step", cli_json_real(p->flops_per_step), "limit",
+                     p->limit > 0 ? json_integer((json_int_t)p->limit) : json_null(), "recompute", p->recompute, "recompute_part",
+                     cli_again_part(p->recompute_part), "recompute_every", (json_int_t)p->recompute_every, "ffn_chunk",
+                     (json_int_t)p->ffn_chunk, "recompute_share", cli_json_real(p->recompute_share), "piece_tokens",
                      (json_int_t)p->piece_tokens);
 }
 

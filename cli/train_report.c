@@ -120,10 +120,7 @@ static void report_linear(const qkv_train_linear *l) {
 
 /* What is computed again, and what that costs. */
 static void report_again(const qkv_train_plan *p) {
-    if (p->recompute_every > 1) fprintf(stderr, "; blocks computed again, %lld in a row", (long long)p->recompute_every);
-    if (p->recompute_every == 1) fprintf(stderr, "; blocks computed again");
-    if (p->recompute_part) fprintf(stderr, "; %snorms and activations computed again", p->recompute_part > 1 ? "queries, keys, values, " : "");
-    if (p->ffn_chunk) fprintf(stderr, "; feed-forward by %s", cli_of(p->ffn_chunk, "row").s);
+    cli_again(stderr, "; ", p->recompute_part, p->recompute_every, p->ffn_chunk);
     if (p->recompute) fprintf(stderr, " (%.0f %% more operations)", 100 * p->recompute_share);
 }
 

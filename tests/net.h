@@ -40,6 +40,7 @@ typedef struct net_rows {
     uint64_t *seq_key, *row_key;
     int64_t *segments, *segment_at; /* of networks that read by segments */
     uint64_t *segment_key;
+    int64_t *global_offset, *global_at; /* of networks whose global tokens are listed */
 } net_rows;
 
 /* Where segment i of a sequence of this identity ends that begins with token `from`. */
@@ -69,9 +70,29 @@ static inline void net_cut(const qkv_config *c, const uint64_t *who, net_rows *b
     b->batch.segment_key = b->segment_key;
 }
 
+static inline void net_list_globals(const qkv_config *c, net_rows *b) {
+    const qkv_global_rule rule = qkv_config_globals(c);
+    const qkv_batch lower = qkv_batch_lower(&b->batch);
+    if (!qkv_globals_listed(&rule)) return;
+    b->global_offset = calloc((size_t)lower.n_seq + 1, sizeof *b->global_offset);
+    b->global_at = calloc((size_t)b->rows + 1, sizeof *b->global_at);
+    for (int64_t s = 0; s < lower.n_seq; s++) {
+        const int64_t from = lower.offset[s], n = lower.offset[s + 1] - from;
+        b->global_offset[s + 1] =
+            b->global_offset[s] + qkv_globals_list(&rule, b->ids + from, n, b->global_at + b->global_offset[s]);
+    }
+    b->batch.global_offset = b->global_offset;
+    b->batch.global_at = b->global_at;
+}
+
 /* What a plan knows of a batch. */
 static inline qkv_batch net_shape(const net_rows *b) {
-    return (qkv_batch){.n_seq = b->batch.n_seq, .offset = b->offset, .segments = b->segments, .segment_at = b->segment_at};
+    return (qkv_batch){.n_seq = b->batch.n_seq,
+                       .offset = b->offset,
+                       .segments = b->segments,
+                       .segment_at = b->segment_at,
+                       .global_offset = b->global_offset,
+                       .global_at = b->global_at};
 }
 
 /* Sequence s has identity who[s] and length lengths[s]; its tokens, target and keys depend on its identity only. */
@@ -94,6 +115,7 @@ static inline net_rows net_rows_make(const qkv_config *c, int64_t n_seq, const u
     }
     b.batch = (qkv_batch){.n_seq = n_seq, .offset = b.offset, .ids = b.ids, .seq_key = b.seq_key, .row_key = b.row_key};
     net_cut(c, who, &b);
+    net_list_globals(c, &b);
     return b;
 }
 
@@ -106,6 +128,8 @@ static inline void net_rows_free(net_rows *b) {
     free(b->segments);
     free(b->segment_at);
     free(b->segment_key);
+    free(b->global_offset);
+    free(b->global_at);
 }
 
 /* ---- weights: everywhere different from the initial values, so that no gradient is 0 by accident ---- */
@@ -238,8 +262,8 @@ static inline double net_stack_flops(const qkv_config *c, const qkv_batch *batch
 
 /* Multiply-adds of the projections that global tokens have of their own, in one layer. */
 static inline double net_global_macs(const qkv_config *c, const qkv_batch *batch) {
-    double globals = 0;
-    for (int64_t s = 0; c->global_projection && s < batch->n_seq; s++)
+    double globals = c->global_projection && batch->global_offset ? (double)batch->global_offset[batch->n_seq] : 0;
+    for (int64_t s = 0; c->global_projection && !batch->global_offset && s < batch->n_seq; s++)
         for (int64_t i = 0; i < batch->offset[s + 1] - batch->offset[s]; i++)
             globals += i < c->global_first || (c->global_every > 0 && i % c->global_every == 0);
     if (!c->global_projection) return 0;
@@ -292,14 +316,14 @@ static inline qkv_config net_grid(int i) {
     c.norm = i % 2 ? QKV_NORM_RMS : QKV_NORM_LAYER;
     c.activation = (qkv_activation)(i % 6);
     c.pooling = (qkv_pooling)((i + i / 5) % 5);
-    c.position = (qkv_position)(i % 7);
+    c.position = i == 7 || i == 23 ? QKV_POSITION_ROPE : (qkv_position)(i % 7);
     c.position_layout = (qkv_position_layout)(i / 8 % 2);
     c.position_beyond = (qkv_position_beyond)(i % 4);
     c.position_reach = c.position == QKV_POSITION_SHAW ? 2 + i % 3 : i / 7 * 12;
     c.position_buckets = i / 7 * 8;
     c.rope_pairs = (qkv_rope_pairs)(i / 7 % 2);
-    c.rope_part = i / 7 * 0.2;
-    c.rope_stretch = (qkv_rope_stretch)(i % 4);
+    c.rope_part = i == 7 ? 0.8 : i == 23 ? 0.5 : 0;
+    c.rope_stretch = i == 23 ? QKV_STRETCH_LINEAR : (qkv_rope_stretch)(i % 4);
     c.rope_factor = 2;
     c.norm_place = i == 7 || i == 24 ? QKV_NORM_SANDWICH : (qkv_norm_place)(i / 3 % 2);
     c.residual = i == 4 ? QKV_RESIDUAL_DEEPNORM : i == 8 || i == 10 ? QKV_RESIDUAL_NONE : QKV_RESIDUAL_PLAIN;
@@ -333,15 +357,32 @@ static inline qkv_config net_grid(int i) {
 /* What some of them see beside their windows. */
 static inline void net_pattern(qkv_config *c, int i) {
     switch (i) {
-    case 2: c->global_first = 1, c->global_every = 5; break;
-    case 4: c->global_first = 2; break;
-    case 5: c->span = (qkv_span){2, 1}, c->global_first = 1, c->global_every = 11; break;
-    case 6: c->span = (qkv_span){2, 2}, c->full_every = 2, c->local_rope_base = 50, c->global_every = 4; break;
-    case 7: c->dilation = 3, c->global_every = 6; break;
-    case 9: c->random_blocks = 2, c->block = 3, c->global_first = 1, c->global_projection = true; break;
-    case 11: c->span = (qkv_span){2, 0}, c->global_every = 3; break;
-    case 22: c->global_first = 1, c->global_every = 7; break;
-    default: break;
+    case 2:
+        c->global_first = 1, c->global_every = 5;
+        break;
+    case 4:
+        c->global_first = 2;
+        break;
+    case 5:
+        c->span = (qkv_span){2, 1}, c->global_first = 1, c->global_every = 11, c->global_token = (qkv_numbers){3, {2, 4, 6}};
+        break;
+    case 6:
+        c->span = (qkv_span){2, 2}, c->full_every = 2, c->local_rope_base = 50, c->global_every = 4;
+        break;
+    case 7:
+        c->dilation = 3, c->global_at = (qkv_numbers){2, {1, 8}}, c->global_token = (qkv_numbers){1, {5}};
+        break;
+    case 9:
+        c->random_blocks = 2, c->block = 3, c->global_token = (qkv_numbers){2, {3, 6}}, c->global_projection = true;
+        break;
+    case 11:
+        c->span = (qkv_span){2, 0}, c->global_every = 3;
+        break;
+    case 22:
+        c->global_first = 1, c->global_at = (qkv_numbers){1, {9}};
+        break;
+    default:
+        break;
     }
 }
 

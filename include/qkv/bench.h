@@ -33,7 +33,8 @@ typedef struct qkv_bench_options {
     int64_t dim;     /* attention: width of a head; elsewhere: of the model or row */
     int64_t value_dim, heads, kv_heads, batch;
     int64_t layers, ffn;
-    qkv_span window; /* neighbours left and right; left -2: as the case has it */
+    int64_t global_first, global_every, random_blocks, block; /* attention, beside a window: as in qkv_attention */
+    qkv_span window;                                          /* neighbours left and right; left -2: as the case has it */
     double dropout;
 } qkv_bench_options;
 
@@ -46,6 +47,7 @@ typedef struct qkv_bench_case {
     int64_t m, n, k;
     int64_t dim, value_dim, heads, kv_heads, batch;
     int64_t layers, ffn;
+    int64_t global_first, global_every, random_blocks, block;
     int64_t shortest, tokens; /* ragged: lengths from `shortest` to n, `tokens` rows in all */
     qkv_span window;          /* -1, -1: everything */
     double dropout;

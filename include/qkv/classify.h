@@ -15,7 +15,8 @@ extern "C" {
 /* Filled by qkv_options_default(qkv_classify_options_table(), &options); see `qkv train classify` for what each means. */
 typedef struct qkv_classify_options {
     /* model */
-    int model, cell; /* qkv_network, qkv_cell_kind */
+    int model, cell;    /* qkv_network, qkv_cell_kind */
+    double forget_bias; /* of an LSTM: that of its forget gates at the start */
     int64_t layers, dim, heads, kv_heads, ffn;
     int64_t ngrams, ngram_min_rows; /* linear model over runs of up to `ngrams` words beside the encoder; 0: none */
     int position, pooling, norm, activation; /* the enums of model.h */
@@ -29,10 +30,13 @@ typedef struct qkv_classify_options {
     int pattern; /* qkv_pattern_kind: sets what of the following, and of window, is 0 or all (docs/long-text.md) */
     int64_t dilation; /* neighbours in the window stand so far apart; 0: 1 */
     int64_t global_first, global_every; /* tokens that see all and are seen by all: the first so many, and every so many-th */
-    int global_projection; /* 1: they have queries, keys and values of their own */
-    int64_t random_blocks, block; /* so many blocks of keys for each block of queries; block 0: 64 */
-    int64_t full_every; /* layers 0, k, 2k, ... see everything */
-    double local_rope_base; /* of the other layers, with position rope; 0: as rope_base */
+    char global_at[QKV_OPTION_TEXT_SIZE],
+        global_token[QKV_OPTION_TEXT_SIZE]; /* and those at places "0,5,17", and those named "? . <sep>" */
+    int global_question;                    /* 1: and those of the first text of a pair, with what parts it from the second */
+    int global_projection;                  /* 1: they have queries, keys and values of their own */
+    int64_t random_blocks, block;           /* so many blocks of keys for each block of queries; block 0: 64 */
+    int64_t full_every;                     /* layers 0, k, 2k, ... see everything */
+    double local_rope_base;                 /* of the other layers, with position rope; 0: as rope_base */
     int segment; /* qkv_segmentation: an encoder of segments, then one over their vectors (docs/long-text.md) */
     int64_t segment_length, segment_layers; /* tokens of one at most (0: 128, of words 16); layers of the second encoder (0: 1) */
     /* text */

@@ -76,6 +76,18 @@ typedef struct qkv_compare_chart {
     const qkv_compare_line *line;
 } qkv_compare_chart;
 
+/* What a claim says is judged part by part. Shares and differences of shares are 0 .. 1. What is not known is NaN. */
+typedef struct qkv_compare_part {
+    const char *name;    /* "" where there is one */
+    double figure;       /* of the claim; infinite: a direction, away from `nothing` */
+    double nothing;      /* the value that would mean "no difference"; NaN: there is none */
+    double value;        /* ours */
+    double low, high;    /* where it lies with 95 % confidence */
+    int64_t measurements, missing; /* it is of so many; more of them are not there yet */
+    qkv_verdict verdict;
+    const char *why;
+} qkv_compare_part;
+
 /* A row of docs/claims.md, or a part of one. */
 typedef struct qkv_compare_claim {
     int row;
@@ -85,6 +97,9 @@ typedef struct qkv_compare_claim {
     const char *ours;    /* what was measured here */
     qkv_verdict verdict;
     const char *why; /* in words and numbers */
+    int so_far;      /* 1: measurements that it needs are missing */
+    int64_t parts;
+    const qkv_compare_part *part;
 } qkv_compare_claim;
 
 typedef struct qkv_compare_result {

@@ -30,8 +30,11 @@ typedef enum qkv_flops_biases {
 
 /* How texts fall into segments, for a network that reads by them: those of text i have size[at[i]] .. size[at[i + 1] - 1] tokens each. */
 typedef struct qkv_flops_segments {
-    int64_t *at;   /* [texts + 1]; NULL: there are none. Both are to be given back with qkv_release */
+    int64_t *at;   /* [texts + 1]; NULL: there are none. All four are to be given back with qkv_release */
     int32_t *size; /* 1 or more, and of a text as many together as it has tokens */
+    /* Of a model whose global tokens are told by what they are; else NULL: those of segment i (of text i, where there are no
+     * segments) stand at global_at[global_offset[i]] .. global_at[global_offset[i + 1] - 1] in it, ascending. */
+    int64_t *global_offset, *global_at;
 } qkv_flops_segments;
 
 /* Filled by qkv_options_default(qkv_flops_options_table(), &options); see `qkv flops` for what each means. */
@@ -45,17 +48,19 @@ typedef struct qkv_flops_options {
     int output_projection;                   /* 0: an attention layer alone ends with the heads side by side */
     int position, pooling, norm, activation; /* the enums of model.h */
     int64_t position_reach, position_buckets; /* 0: as usual */
-    double rope_part;                        /* 0: all */
+    double rope_part;                         /* 0: all */
+    int position_beyond;                      /* qkv_position_beyond: of tokens beyond the learned table */
     int norm_place, residual, qk_norm, reversible, causal, multi_label;
     double softcap; /* of the attention scores; 0: none */
     qkv_span window;
     int pattern; /* qkv_pattern_kind: sets what of the following, and of window, is 0 or all (docs/long-text.md) */
     int64_t dilation; /* neighbours in the window stand so far apart; 0: 1 */
-    int64_t global_first, global_every; /* tokens that see all and are seen by all: the first so many, and every so many-th */
-    int global_projection; /* 1: they have queries, keys and values of their own */
-    int64_t random_blocks, block; /* so many blocks of keys for each block of queries; block 0: 64 */
-    int64_t full_every; /* layers 0, k, 2k, ... see everything */
-    int segment; /* qkv_segmentation: as in training */
+    int64_t global_first, global_every;   /* tokens that see all and are seen by all: the first so many, and every so many-th */
+    char global_at[QKV_OPTION_TEXT_SIZE]; /* and those at places "0,5,17" */
+    int global_projection;                /* 1: they have queries, keys and values of their own */
+    int64_t random_blocks, block;         /* so many blocks of keys for each block of queries; block 0: 64 */
+    int64_t full_every;                   /* layers 0, k, 2k, ... see everything */
+    int segment;                          /* qkv_segmentation: as in training */
     int64_t segment_length, segment_layers;
     const qkv_flops_segments *segments; /* of the sequences that are counted, also where a model is given; NULL: each of segment_length
                                          * tokens. In no table */
@@ -63,9 +68,13 @@ typedef struct qkv_flops_options {
     double dropout, attention_dropout, embedding_dropout; /* used where train is set */
     int dtype;                                            /* qkv_compute */
     /* passes */
-    int train;             /* 1: forward, backward and one update by AdamW; 0: forward */
-    int recompute;         /* 1: blocks are computed again in the backward pass */
-    qkv_data_options data; /* of the file that qkv_flops_lengths reads; no count looks at them */
+    int train;               /* 1: forward, backward and one update by AdamW; 0: forward */
+    int recompute;           /* in the backward pass instead of keeping: none, blocks, sqrt (of the layers), attention, pointwise */
+    int64_t recompute_every; /* with blocks: so many in a row at a time; 0: 1 */
+    int64_t ffn_chunk;       /* where it trains: rows that a feed-forward layer goes over at a time; 0: all */
+    double measure;          /* seconds, 0 to 1e6: the pass is also run, on random weights and tokens, over and over for so long
+                              * and at least three times; 0: nothing is run. In no table */
+    qkv_data_options data;   /* of the file that qkv_flops_lengths reads; no count looks at them */
 } qkv_flops_options;
 
 QKV_API const qkv_option_table *qkv_flops_options_table(void);
@@ -94,10 +103,14 @@ typedef struct qkv_flops_part {
 } qkv_flops_part;
 
 typedef struct qkv_flops {
-    char what[640];  /* the network in words */
+    char what[1080]; /* the network in words */
     char batch[120]; /* the sequences in words */
     int alone;       /* 1: a layer alone */
-    int train, recompute, dtype;
+    int train, dtype;
+    int recompute;           /* 1: something is computed again in the backward pass, as qkv_train_plan has it: */
+    int recompute_part;      /* of each block; 0: nothing, 1: what norms and activations give, 2: queries, keys and values, too */
+    int64_t recompute_every; /* so many blocks in a row together; 0: blocks are kept */
+    int64_t ffn_chunk;       /* feed-forward layers go over so many rows at a time; 0: over all */
     int64_t sequences, tokens, shortest, longest;
     int64_t segments; /* of all sequences; 0: they are read as wholes */
     double pairs, all_pairs; /* of tokens, one head of one layer: those that see each other (0: nothing attends); length * length */
@@ -110,6 +123,10 @@ typedef struct qkv_flops {
     double activation_bytes; /* the peak of what a pass keeps and of its scratch */
     double row_bytes;        /* of a layer alone: its input and output, and their gradients */
     double peak_bytes;       /* the sum */
+    /* With options->measure: seconds of one pass, the median, with the threads of the context, and how many were timed; 0: none, or
+     * there is nothing to multiply. */
+    double pass_s;
+    int64_t passes;
     /* The linear model beside a model's network, in none of the sums above. It has a weight a class for each run of words that it
      * knows, and adds up those of a text: where a token is a word, at most so many additions. 0: there is none. */
     int64_t linear_features, linear_weights;
@@ -120,11 +137,14 @@ typedef struct qkv_flops {
  * are legal and cost what they cost. A network that cannot be built is QKV_BAD_CONFIG; lengths below 0 or beyond 2^24, more than
  * 2^20 sequences, and a batch of more than 2^29 tokens (and heads of sequences) times layers, or of more bytes than 2^60, are
  * QKV_BAD_ARGUMENT.
+ * With options->measure, QKV_NO_MEMORY before anything big is allocated where the system has not enough available, and QKV_STOPPED
+ * where the stop callback asked between two passes.
  * *flops is to be given back with qkv_release; on failure it is NULL. */
 QKV_API qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const int64_t *lengths, int64_t sequences,
                                    qkv_flops **flops) QKV_MUST_USE;
 
-/* Of a model's network; of the options only dtype, train, recompute and segments are looked at. Its linear model stands apart from
+/* Of a model's network; of the options only dtype, train, what is recomputed, ffn_chunk, measure and segments are looked at. Where
+ * its global tokens are told by what they are, segments must have them: QKV_BAD_ARGUMENT. Its linear model stands apart from
  * it in the result. A length beyond the model's limit is QKV_BAD_ARGUMENT. */
 QKV_API qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options *options, const int64_t *lengths,
                                          int64_t sequences, qkv_flops **flops) QKV_MUST_USE;
@@ -132,7 +152,8 @@ QKV_API qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops
 /* The tokens of each text of a data file, as the model reads them: cut at its limit, labels left out. A file with labels is known
  * by its first line, as where it is trained on, so training on these rows books the same; of another each line is a text. `data`
  * may be NULL: all defaults. More than 2^20 texts are QKV_BAD_DATA. *lengths is to be given back with qkv_release. *segments (the
- * pointer may be NULL) are those of the texts, where the model reads by them. */
+ * pointer may be NULL) are those of the texts, where the model reads by them, and their global tokens, where they are told by what
+ * they are. */
 QKV_API qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv_data_options *data, int64_t **lengths,
                                      int64_t *count, qkv_flops_segments *segments) QKV_MUST_USE;
 

@@ -90,8 +90,10 @@ typedef enum qkv_initial {
 } qkv_initial;
 /* Which tokens see each other, by name: what is not given otherwise is set to what is usual for it (docs/long-text.md). */
 typedef enum qkv_pattern_kind {
-    QKV_PATTERN_FULL,        /* all, or what a window says */
-    QKV_PATTERN_LOCAL,       /* a window */
+    QKV_PATTERN_AUTO,  /* what a window and the like say; where nothing is said, alternating from 3 layers on for texts of more than
+                        * 1,024 tokens, else full */
+    QKV_PATTERN_FULL,  /* all */
+    QKV_PATTERN_LOCAL, /* a window */
     QKV_PATTERN_GLOBAL,      /* a window, and global tokens, which see all and are seen by all */
     QKV_PATTERN_ALTERNATING, /* layers with a window, and every third one without */
     QKV_PATTERN_SPARSE       /* a window, global tokens and random blocks */
@@ -116,10 +118,9 @@ QKV_API qkv_status qkv_model_load(qkv_ctx *ctx, const char *path, qkv_model **mo
 QKV_API qkv_status qkv_model_save(const qkv_model *model, const char *path) QKV_MUST_USE;
 QKV_API void qkv_model_free(qkv_model *model); /* NULL is harmless */
 
-/* Everything about the model as one JSON object: task, labels, tokenizer, config (every hyper-parameter), parameters
- * (name, shape, count, decay), bytes, linear (what the linear model beside the network knows, if there is one), operations per token,
- * record (data, options, metrics). *json is NUL-terminated;
- * give it back with qkv_release. */
+/* Everything about the model as one JSON object: task, network (in words), labels, tokenizer, config (every hyper-parameter),
+ * parameters (name, shape, count, decay), bytes, linear (what the linear model beside the network knows, if there is one),
+ * operations per token, record (data, options, metrics). *json is NUL-terminated; give it back with qkv_release. */
 QKV_API qkv_status qkv_model_describe(const qkv_model *model, char **json) QKV_MUST_USE;
 
 /* What these point at is the model's: valid until qkv_model_free, not to be freed. */

@@ -17,6 +17,10 @@ void qkv_bench_init(qkv_bench_options *o) {
                              .batch = -1,
                              .layers = -1,
                              .ffn = -1,
+                             .global_first = -1,
+                             .global_every = -1,
+                             .random_blocks = -1,
+                             .block = -1,
                              .window = {-2, -1},
                              .dropout = -1};
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "data/rows.h"
 #include "models/encoder.h"
 #include "models/model.h"
@@ -25,16 +26,17 @@ _Static_assert((int)QKV_FLOPS_PASSES == (int)QKV_PASSES && (int)QKV_FLOPS_OPTIMI
 
 /* ---- in words ---- */
 
-static void network_words(const qkv_config *c, qkv_flops *f) {
+static void network_words(const qkv_config *c, const qkv_tokenizer *t, qkv_flops *f) {
     char words[QKV_NETWORK_WORDS];
-    qkv_network_words(c, words);
+    qkv_network_words(c, t, words);
     snprintf(f->what, sizeof f->what, "%s, vocabulary %" PRId64 ", %" PRId64 " %s", words, c->vocab, c->classes,
              c->classes == 1 ? "class" : "classes");
 }
 
-static void attention_words(const qkv_block_shape *s, qkv_flops *f) {
+static void attention_words(const qkv_block_shape *s, const qkv_config *c, qkv_flops *f) {
+    const qkv_global_rule globals = qkv_config_globals(c);
     char words[QKV_NETWORK_WORDS];
-    qkv_attention_words(s, words);
+    qkv_attention_words(s, &globals, words);
     snprintf(f->what, sizeof f->what, "one attention layer alone, %s, %s, %s", words, s->bias ? "biases" : "no biases",
              s->no_output ? "without an output projection" : "with an output projection");
 }
@@ -80,15 +82,16 @@ static int64_t most(int64_t a, int64_t b) {
 }
 
 static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const int64_t *lengths, int64_t sequences,
-                                const qkv_flops_segments *segments, qkv_flops **flops) {
+                                const qkv_flops_segments *segments, const qkv_tokenizer *tokenizer, qkv_flops **flops) {
     QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, c->layers, c->heads,
                             most(most(3 * c->dim, 2 * c->ffn), 3 * c->heads * c->head_dim)));
     QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, c->layers + qkv_config_segment_layers(c)));
     QKV_TRY(qkv_flops_cut(w, c, segments));
+    QKV_TRY(qkv_flops_list(w, c, segments));
     QKV_TRY(qkv_flops_network(w, c, flops));
     qkv_flops *f = *flops;
     f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
-    network_words(c, f);
+    network_words(c, tokenizer, f);
     batch_words(f);
     segment_words(c, f);
     find_pairs(f, (double)(c->layers * c->heads * c->head_dim));
@@ -96,17 +99,18 @@ static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const in
     return QKV_OK;
 }
 
-static qkv_status count_attention(qkv_flops_walk *w, const qkv_flops_options *o, const int64_t *lengths, int64_t sequences,
-                                  qkv_flops **flops) {
+static qkv_status count_attention(qkv_flops_walk *w, const qkv_flops_options *o, const qkv_config *c, const int64_t *lengths,
+                                  int64_t sequences, qkv_flops **flops) {
     const qkv_block_shape shape = qkv_flops_layer(o);
     QKV_TRY(qkv_flops_check(w->ctx, lengths, sequences, 1, shape.heads, 3 * shape.dim));
     QKV_TRY(qkv_flops_begin(w, w->ctx, lengths, sequences, 1));
+    QKV_TRY(qkv_flops_list(w, c, NULL));
     w->x.bf16 = o->dtype == QKV_COMPUTE_BF16;
     QKV_TRY(qkv_flops_attention(w, &shape, flops));
     qkv_flops *f = *flops;
     f->alone = 1;
     f->dtype = o->dtype;
-    attention_words(&shape, f);
+    attention_words(&shape, c, f);
     batch_words(f);
     find_pairs(f, (double)(shape.heads * shape.head_dim));
     return QKV_OK;
@@ -129,14 +133,16 @@ static qkv_status count_recurrent(qkv_flops_walk *w, const qkv_config *c, const 
 
 static qkv_status count_one(qkv_flops_walk *w, const qkv_flops_options *o, const qkv_config *c, const int64_t *lengths,
                             int64_t sequences, qkv_flops **flops) {
-    if (o->layers > 0) return count_network(w, c, lengths, sequences, o->segments, flops);
+    if (o->layers > 0) return count_network(w, c, lengths, sequences, o->segments, NULL, flops);
     if (qkv_config_recurrent(c)) return count_recurrent(w, c, lengths, sequences, flops);
-    return count_attention(w, o, lengths, sequences, flops);
+    return count_attention(w, o, c, lengths, sequences, flops);
 }
 
 static qkv_status check(qkv_ctx *ctx, const char *call, const qkv_flops_options *o, const int64_t *lengths, int64_t sequences,
                         qkv_flops **flops) {
     if (flops) *flops = NULL;
+    if (o && !(o->measure >= 0 && o->measure <= 1e6))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "measure=%s: expected 0 to 1e6 seconds", qkv_plain(o->measure).s);
     if (o && flops && (lengths || sequences <= 0)) return QKV_OK;
     return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s: %s is NULL", call, !o ? "options" : !flops ? "flops" : "lengths");
 }
@@ -147,19 +153,49 @@ static int64_t longest(const int64_t *lengths, int64_t sequences) {
     return n;
 }
 
+/* What is computed again, refused where nothing would be. */
+static qkv_status saving_of(qkv_ctx *ctx, const qkv_config *c, const qkv_flops_options *o, qkv_saving *saving) {
+    static const char *const names[] = {"none", "blocks", "sqrt", "attention", "pointwise"};
+    *saving = (qkv_saving){0};
+    if (!o->train) return QKV_OK;
+    if (o->recompute < 0 || o->recompute > QKV_RECOMPUTE_POINTWISE || o->recompute_every < 0 || o->ffn_chunk < 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "recompute=%d, recompute_every=%lld, ffn_chunk=%lld: no such choice", o->recompute,
+                        (long long)o->recompute_every, (long long)o->ffn_chunk);
+    if (c->reversible && o->recompute)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute has no effect on a reversible network, which keeps nothing");
+    if (qkv_config_recurrent(c) && (o->recompute >= QKV_RECOMPUTE_ATTENTION || o->ffn_chunk > 0))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "%s%s has no effect on layers of %s; try recompute=blocks",
+                        o->ffn_chunk > 0 ? "ffn_chunk" : "recompute=", o->ffn_chunk > 0 ? "" : names[o->recompute],
+                        qkv_network_name(c->model));
+    if (o->recompute_every > 0 && o->recompute != QKV_RECOMPUTE_BLOCKS)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute_every=%lld has no effect without recompute=blocks",
+                        (long long)o->recompute_every);
+    *saving = qkv_saving_of((qkv_recompute_policy)o->recompute, o->recompute_every, o->ffn_chunk, c->layers);
+    return QKV_OK;
+}
+
+static qkv_status check_global_at(qkv_ctx *ctx, const qkv_flops_options *o) {
+    if (!memchr(o->global_at, 0, sizeof o->global_at)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global-at is not ended by a NUL");
+    return qkv_numbers_check(ctx, "global-at", o->global_at, QKV_LONGEST - 1);
+}
+
 qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const int64_t *lengths, int64_t sequences,
                            qkv_flops **flops) {
     if (!ctx) return QKV_BAD_ARGUMENT;
     QKV_TRY(check(ctx, "qkv_flops_count", options, lengths, sequences, flops));
-    if (options->layers == 0 && options->recompute)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute is of the layers of a network, and there is none (layers=0)");
+    if (options->layers == 0 && (options->recompute || options->ffn_chunk))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "%s is of the layers of a network, and there is none (layers=0)",
+                        options->recompute ? "recompute" : "ffn_chunk");
     if (options->layers == 0 && options->pattern == QKV_PATTERN_ALTERNATING)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "pattern=alternating is of the layers of a network, and there is none (layers=0)");
-    qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
+    qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .measure = options->measure};
     QKV_TRY(qkv_config_check_causal(ctx, options->causal, options->window));
+    QKV_TRY(qkv_config_check_full(ctx, (qkv_pattern_kind)options->pattern, options->window, options->dilation));
+    QKV_TRY(check_global_at(ctx, options));
     QKV_TRY(qkv_flops_check(ctx, lengths, sequences, 1, 1, 1));
     const qkv_config config = qkv_flops_config(options, longest(lengths, sequences));
     QKV_TRY(qkv_config_check(ctx, &config));
+    QKV_TRY(saving_of(ctx, &config, options, &w.saving));
     qkv_status status = count_one(&w, options, &config, lengths, sequences, flops);
     qkv_flops_end(&w);
     return status;
@@ -179,11 +215,10 @@ qkv_status qkv_flops_count_model(const qkv_model *model, const qkv_flops_options
     qkv_ctx *ctx = model->ctx;
     QKV_TRY(check(ctx, "qkv_flops_count_model", options, lengths, sequences, flops));
     qkv_config config = model->config;
-    if (config.reversible && options->train && options->recompute)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "recompute has no effect on this model: it is reversible and keeps nothing");
     config.bf16 = options->dtype == QKV_COMPUTE_BF16;
-    qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .recompute = options->train && options->recompute};
-    qkv_status status = count_network(&w, &config, lengths, sequences, options->segments, flops);
+    qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .measure = options->measure};
+    QKV_TRY(saving_of(ctx, &config, options, &w.saving));
+    qkv_status status = count_network(&w, &config, lengths, sequences, options->segments, model->tokenizer, flops);
     qkv_flops_end(&w);
     if (status == QKV_OK) count_linear(qkv_model_bag(model), *flops);
     return status;
@@ -195,6 +230,8 @@ typedef struct lengths_list {
     int64_t *p, count, capacity;
     qkv_flops_segments *segments; /* NULL: they are not asked for */
     int64_t cut, cut_capacity;
+    int32_t *ids; /* of a text */
+    int64_t sequences, sequences_capacity, globals, globals_capacity, ids_capacity;
 } lengths_list;
 
 static qkv_status add_segments(const qkv_model *model, const qkv_record *record, const qkv_token *tokens, int64_t count, lengths_list *list) {
@@ -211,6 +248,47 @@ static qkv_status add_segments(const qkv_model *model, const qkv_record *record,
     return QKV_OK;
 }
 
+static qkv_status global_room(qkv_ctx *ctx, int64_t sequences, int64_t tokens, lengths_list *list) {
+    qkv_flops_segments *s = list->segments;
+    if (list->sequences + sequences >= list->sequences_capacity) {
+        list->sequences_capacity = 2 * (list->sequences + sequences) + 64;
+        QKV_TRY(qkv_grow(ctx, list->sequences_capacity, sizeof *s->global_offset, &s->global_offset));
+    }
+    if (list->globals + tokens > list->globals_capacity || !s->global_at) {
+        list->globals_capacity = 2 * (list->globals + tokens) + 64;
+        QKV_TRY(qkv_grow(ctx, list->globals_capacity, sizeof *s->global_at, &s->global_at));
+    }
+    if (tokens <= list->ids_capacity) return QKV_OK;
+    list->ids_capacity = 2 * tokens;
+    return qkv_grow(ctx, list->ids_capacity, sizeof *list->ids, &list->ids);
+}
+
+/* Of the text that was added last. */
+static qkv_status add_globals(const qkv_model *model, const qkv_token *tokens, int64_t count, lengths_list *list) {
+    const qkv_global_rule globals = qkv_config_globals(&model->config);
+    qkv_flops_segments *s = list->segments;
+    if (!s || !qkv_globals_read(&globals)) return QKV_OK;
+    const int64_t first = s->at ? s->at[list->count] : 0, last = s->at ? s->at[list->count + 1] : 1;
+    QKV_TRY(global_room(model->ctx, last - first, count, list));
+    for (int64_t i = 0; i < count; i++) list->ids[i] = tokens[i].id;
+    for (int64_t i = first, at = 0; i < last; i++) {
+        const int64_t n = s->at ? s->size[i] : count;
+        s->global_offset[list->sequences++] = list->globals;
+        list->globals += qkv_globals_list(&globals, list->ids + at, n, s->global_at + list->globals);
+        s->global_offset[list->sequences] = list->globals;
+        at += n;
+    }
+    return QKV_OK;
+}
+
+static void segments_free(qkv_ctx *ctx, qkv_flops_segments *s) {
+    qkv_free(ctx, s->at);
+    qkv_free(ctx, s->size);
+    qkv_free(ctx, s->global_offset);
+    qkv_free(ctx, s->global_at);
+    *s = (qkv_flops_segments){0};
+}
+
 static qkv_status add_text(const qkv_model *model, const qkv_rows *rows, const qkv_record *record, lengths_list *list) {
     enum { MOST = 1 << 20 };
     qkv_token *tokens;
@@ -222,6 +300,7 @@ static qkv_status add_text(const qkv_model *model, const qkv_rows *rows, const q
     }
     QKV_TRY(qkv_model_tokens(model, record->text, record->text_size, &tokens, &count, NULL));
     qkv_status status = add_segments(model, record, tokens, count, list);
+    if (status == QKV_OK) status = add_globals(model, tokens, count, list);
     qkv_free(model->ctx, tokens);
     list->p[list->count++] = count;
     return status;
@@ -247,9 +326,10 @@ qkv_status qkv_flops_lengths(const qkv_model *model, const char *path, const qkv
         if (status == QKV_OK) status = qkv_rows_read(rows, &record);
     }
     qkv_rows_close(rows);
+    qkv_free(ctx, list.ids);
     if (status != QKV_OK) {
         qkv_free(ctx, list.p);
-        if (segments) qkv_free(ctx, segments->at), qkv_free(ctx, segments->size), *segments = (qkv_flops_segments){0};
+        if (segments) segments_free(ctx, segments);
         return status;
     }
     *lengths = list.p;

@@ -4,8 +4,10 @@
 
 #include "base/number.h"
 #include "formats/json.h"
+#include "models/globals.h"
 #include "models/hierarchy.h"
 #include "models/model.h"
+#include "report/network.h"
 #include "text/tokenizer.h"
 
 /* ---- looking ---- */
@@ -156,9 +158,11 @@ static qkv_status batch_of(const qkv_model *model, const char *text, int64_t len
     int64_t at[2] = {0, 0};
     for (int64_t i = 0; i < count; i++) ids[i] = tokens[i].id;
     *batch = (qkv_batch){.n_seq = 1, .offset = offset, .ids = ids};
-    if (model->config.segment == QKV_SEGMENT_NONE) return QKV_OK;
-    at[1] = qkv_model_segments(&model->config, text, length, tokens, count, sizes);
-    return qkv_hierarchy_cut(model->ctx, at, sizes, batch);
+    if (model->config.segment != QKV_SEGMENT_NONE) {
+        at[1] = qkv_model_segments(&model->config, text, length, tokens, count, sizes);
+        QKV_TRY(qkv_hierarchy_cut(model->ctx, at, sizes, batch));
+    }
+    return qkv_batch_list_globals(model->ctx, &model->config, batch);
 }
 
 static qkv_status weights_of_tokens(const qkv_model *model, const char *text, int64_t length, const qkv_token *tokens, int64_t count,
@@ -172,6 +176,7 @@ static qkv_status weights_of_tokens(const qkv_model *model, const char *text, in
     for (int64_t i = 0; status == QKV_OK && i < count * count; i++)
         if (!isfinite(weights[i])) status = qkv_model_no_number(model, "the text");
     qkv_free(model->ctx, (void *)batch.segments);
+    qkv_free(model->ctx, (void *)batch.global_offset);
     qkv_free(model->ctx, ids);
     return status;
 }
@@ -255,8 +260,11 @@ static qkv_status put_flops(const qkv_model *model, int64_t tokens, json_t *out)
     int64_t offset[2] = {0, tokens};
     qkv_batch batch = {.n_seq = 1, .offset = offset};
     QKV_TRY(qkv_hierarchy_assume(model->ctx, qkv_config_segment_length(&model->config), &batch));
-    qkv_status status = qkv_classifier_forward(&x, model->net, &batch, (qkv_mat){NULL, 1, model->config.classes, model->config.classes});
+    qkv_status status = qkv_batch_list_globals(model->ctx, &model->config, &batch);
+    if (status == QKV_OK)
+        status = qkv_classifier_forward(&x, model->net, &batch, (qkv_mat){NULL, 1, model->config.classes, model->config.classes});
     qkv_free(model->ctx, (void *)batch.segments);
+    qkv_free(model->ctx, (void *)batch.global_offset);
     QKV_TRY(status);
     char key[32];
     snprintf(key, sizeof key, "%lld", (long long)tokens);
@@ -274,6 +282,9 @@ static qkv_status describe(const qkv_model *model, json_t *out) {
     qkv_ctx *ctx = model->ctx;
     QKV_TRY(put(ctx, out, "task", json_string(model->task)));
     QKV_TRY(put(ctx, out, "version", json_integer(QKV_MODEL_FILE_VERSION)));
+    char words[QKV_NETWORK_WORDS];
+    qkv_network_words(&model->config, model->tokenizer, words);
+    QKV_TRY(put(ctx, out, "network", json_string(words)));
     json_t *labels, *config;
     QKV_TRY(qkv_labels_to_json(model, &labels));
     QKV_TRY(put(ctx, out, "labels", labels));

@@ -190,13 +190,27 @@ int64_t qkv_memory_available(void) {
     return least(left, qkv_memory_group_left("/sys/fs/cgroup/memory", path, false));
 }
 
-int64_t qkv_memory_resident(void) {
+/* Bytes of this process under such a name. */
+static int64_t own_memory(const char *name) {
     char text[4096];
     int64_t kilobytes;
+    return qkv_file_peek("/proc/self/status", text, sizeof text) && qkv_memory_field(text, name, &kilobytes) ? kilobytes * 1024
+                                                                                                             : -1;
+}
+
+int64_t qkv_memory_resident(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
-    return qkv_file_peek("/proc/self/status", text, sizeof text) && qkv_memory_field(text, "VmRSS:", &kilobytes) ? kilobytes * 1024 : -1;
+    return own_memory("VmRSS:");
+}
+
+int64_t qkv_memory_peak(void) {
+    return own_memory("VmHWM:");
+}
+
+bool qkv_memory_forget_peak(void) {
+    return qkv_file_poke("/proc/self/clear_refs", "5");
 }
 
 double qkv_now(void) {

@@ -26,6 +26,11 @@ int64_t qkv_memory_available(void);
  * can be asked for, so that what comes next does not hide in them. */
 int64_t qkv_memory_resident(void);
 
+/* The most that it had since qkv_memory_forget_peak; -1: unknown. That is false where the system keeps no count that can begin
+ * anew. */
+int64_t qkv_memory_peak(void);
+bool qkv_memory_forget_peak(void);
+
 /* The parts of it that read text: a line "name number", and the least that the memory groups at `root` + `path` and above
  * leave (-1: no limit found). Version 1 and 2 differ in the names of the files. */
 bool qkv_memory_field(const char *text, const char *name, int64_t *value);

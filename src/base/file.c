@@ -243,6 +243,14 @@ bool qkv_file_peek(const char *path, char *text, size_t size) {
     return true;
 }
 
+bool qkv_file_poke(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const size_t size = strlen(text);
+    const bool whole = write(fd, text, size) == (ssize_t)size;
+    return close(fd) == 0 && whole;
+}
+
 /* ---------------------------------------------------------------- reading and writing anew */
 
 int qkv_folder_lock(const char *path) {

@@ -27,6 +27,8 @@ qkv_status qkv_file_read(qkv_ctx *ctx, const char *path, int64_t limit, char **d
 
 /* The first bytes of a small system file as a string; false if it cannot be read. */
 bool qkv_file_peek(const char *path, char *text, size_t size);
+/* Writes a word to a system file that is there; false if that cannot be. */
+bool qkv_file_poke(const char *path, const char *text);
 
 /* ---- atomic writing: qkv/output.h ---- */
 

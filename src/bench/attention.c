@@ -96,10 +96,11 @@ static qkv_status describe(qkv_bench_job *job, attend *a) {
                                      .right = c->window.right};
     if (c->dropout > 0) a->shape.dropout = (qkv_dropout){.p = (real)c->dropout, .key = 13, .row_key = a->batch.row_key};
     if (is(c, "softcap")) a->shape.softcap = 30;
-    /* beside the window: the first token and every 512th; those of BigBird; neighbours two apart */
-    if (is(c, "global")) a->shape.pattern = (qkv_pattern){.global_first = 1, .global_every = 512};
-    if (is(c, "sparse")) a->shape.pattern = (qkv_pattern){.global_first = 64, .random_blocks = 3, .block = 64};
-    if (is(c, "dilated")) a->shape.pattern = (qkv_pattern){.dilation = 2};
+    a->shape.pattern = (qkv_pattern){.global_first = c->global_first,
+                                     .global_every = c->global_every,
+                                     .random_blocks = c->random_blocks,
+                                     .block = c->block,
+                                     .dilation = is(c, "dilated") ? 2 : 0};
     if (is(c, "bias")) return biases(job, a, strcmp(c->name, "attention.backward") == 0);
     if (is(c, "shaw")) return vectors(job, a, strcmp(c->name, "attention.backward") == 0);
     if (is(c, "rope")) return rotations(job, a);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/job.h"
+#include "ops/attention_pattern.h"
 
 static const qkv_span everything = {-1, -1};
 
@@ -35,20 +36,29 @@ static const row attention[] = {
     BOTH(false, .n = 4096, .dim = 64, .variant = "causal", .window = {-1, 0}),
     BOTH(true, .n = 16384, .dim = 64, .variant = "window", .window = {64, 64}),
     BOTH(false, .n = 16384, .dim = 64, .variant = "window", .window = {256, 256}),
-#define WINDOW(n_, what) BOTH(false, .n = n_, .dim = 64, .variant = what, .window = {64, 64})
-    WINDOW(512, "window"),
-    WINDOW(1024, "window"),
-    WINDOW(4096, "window"),
-    WINDOW(65536, "window"),
-    WINDOW(512, "global"),
-    WINDOW(1024, "global"),
-    WINDOW(4096, "global"),
-    WINDOW(16384, "global"),
-    WINDOW(65536, "global"),
-    WINDOW(4096, "sparse"),
-    WINDOW(16384, "sparse"),
-    WINDOW(65536, "sparse"),
-    WINDOW(16384, "dilated"),
+/* Beside the window: the first token and every 512th; what BigBird has; neighbours two apart. */
+#define WINDOW(n_, ...) BOTH(false, .n = n_, .dim = 64, .window = {64, 64}, __VA_ARGS__)
+#define GLOBAL(n_) WINDOW(n_, .variant = "global", .global_first = 1, .global_every = 512)
+#define SPARSE(n_) WINDOW(n_, .variant = "sparse", .global_first = 64, .random_blocks = 3, .block = 64)
+    WINDOW(512, .variant = "window"),
+    WINDOW(1024, .variant = "window"),
+    WINDOW(4096, .variant = "window"),
+    WINDOW(65536, .variant = "window"),
+    WINDOW(131072, .variant = "window"),
+    GLOBAL(512),
+    GLOBAL(1024),
+    GLOBAL(4096),
+    GLOBAL(16384),
+    GLOBAL(65536),
+    GLOBAL(131072),
+    SPARSE(512),
+    SPARSE(1024),
+    SPARSE(4096),
+    SPARSE(16384),
+    SPARSE(65536),
+    WINDOW(16384, .variant = "dilated"),
+#undef SPARSE
+#undef GLOBAL
 #undef WINDOW
     BOTH(true, .n = 95, .dim = 64, .variant = "ragged", .shortest = 33, .tokens = 2048),
     BOTH(false, .n = 128, .dim = 64, .batch = 16),
@@ -239,6 +249,10 @@ static const size sizes[] = {
     SIZE("batch", batch, 1 << 24, "attention layer recurrence train predict"),
     SIZE("layers", layers, 65536, "train predict"),
     SIZE("ffn", ffn, 65536, "train predict"),
+    SIZE("global-first", global_first, 1 << 24, "attention"),
+    SIZE("global-every", global_every, 1 << 24, "attention"),
+    SIZE("random-blocks", random_blocks, QKV_RANDOM_BLOCKS_MAX, "attention"),
+    SIZE("block", block, 65536, "attention"),
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -250,6 +264,18 @@ static bool in_words(const char *words, const char *name, size_t length) {
 
 static qkv_status refuse(qkv_ctx *ctx, const char *name, const char *what) {
     return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s is not a size of '%.40s'; it goes with one kind of case that has it", name, what);
+}
+
+/* What stands beside a window needs one. */
+static qkv_status pattern_fits(qkv_ctx *ctx, qkv_bench_case *c) {
+    const bool further = c->global_first > 0 || c->global_every > 0 || c->random_blocks > 0;
+    if (c->random_blocks > 0 && c->block == 0) c->block = 64;
+    if (c->block > 0 && c->random_blocks == 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "block=%lld is of random-blocks: give a number of them, too", (long long)c->block);
+    if (further && c->window.left < 0 && c->window.right <= 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "%s without a window: every token sees all anyway (--window 64,64)",
+                        c->random_blocks > 0 ? "random-blocks" : "global tokens");
+    return QKV_OK;
 }
 
 static qkv_status apply(qkv_ctx *ctx, const qkv_bench_options *o, const char *what, qkv_bench_case *c) {
@@ -281,7 +307,7 @@ static qkv_status apply(qkv_ctx *ctx, const qkv_bench_options *o, const char *wh
     if (!in_words("attention", what, group) && c->heads > 0 && c->dim % c->heads != 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "heads=%lld does not divide dim=%lld", (long long)c->heads, (long long)c->dim);
     c->variant[0] = 0;
-    return QKV_OK;
+    return pattern_fits(ctx, c);
 }
 
 static bool any_size(const qkv_bench_options *o) {
@@ -330,18 +356,29 @@ qkv_status qkv_bench_check_case(qkv_ctx *ctx, const qkv_bench_case *c) {
     return QKV_OK;
 }
 
+/* Decoding reads what lies there: there is nothing in it for a window and the like. */
+static bool beyond_case(const qkv_bench_options *o, const qkv_bench_case *c) {
+    const bool windows = o->window.left >= 0 || o->global_first > 0 || o->global_every > 0 || o->random_blocks > 0;
+    return windows && strcmp(c->name, "attention.decode") == 0;
+}
+
 /* The first case of each name, with the user's sizes. */
 static qkv_status resize(qkv_ctx *ctx, const qkv_bench_options *o, const char *what, list *l) {
     int64_t kept = 0;
     for (int64_t i = 0; i < l->count; i++) {
         bool seen = false;
         for (int64_t j = 0; j < kept; j++) seen |= strcmp(l->cases[j].name, l->cases[i].name) == 0;
-        if (seen) continue;
+        if (seen || beyond_case(o, &l->cases[i])) continue;
         l->cases[kept] = l->cases[i];
         QKV_TRY(apply(ctx, o, what, &l->cases[kept]));
         kept++;
     }
     l->count = kept;
+    if (kept == 0)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT,
+                        "windows, global tokens and random blocks are of attention.forward and attention.backward, "
+                        "not of %.40s",
+                        what);
     return QKV_OK;
 }
 

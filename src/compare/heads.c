@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compare/lesson.h"
+#include "compare/dataset.h"
 #include "compare/timing.h"
 #include "data/recall.h"
 #include "report/page.h"
@@ -22,17 +22,17 @@ enum { TIMING, TRAINING };
 enum { COUNT_N = 1024, COUNT_DIM = 512, COUNT_BATCH = 32, TIME_N = 512, TIME_DIM = 512 };
 
 typedef struct heads {
-    qkv_lesson lesson;
+    qkv_dataset dataset;
     int64_t layers, dim, steps, batch_tokens, rounds, time_batch;
     double lr, seconds;
 } heads;
 
-static qkv_status make_lesson(qkv_run *run, heads *h) {
+static qkv_status make_dataset(qkv_run *run, heads *h) {
     const bool quick = run->o->quick;
     h->batch_tokens = 4096;
     if (run->o->data) {
-        QKV_TRY(qkv_lesson_read(run->ctx, run->o->data, quick ? 128 : 256, &h->lesson));
-        const int64_t batches = h->lesson.train.offset[h->lesson.train.count] / h->batch_tokens + 1, most = quick ? 100 : 1500;
+        QKV_TRY(qkv_dataset_read(run->ctx, run->o->data, quick ? 128 : 256, &h->dataset));
+        const int64_t batches = h->dataset.train.offset[h->dataset.train.count] / h->batch_tokens + 1, most = quick ? 100 : 1500;
         h->layers = 1;
         h->dim = quick ? 64 : 128;
         h->lr = 5e-4;
@@ -41,15 +41,15 @@ static qkv_status make_lesson(qkv_run *run, heads *h) {
     }
     const qkv_recall task = {
         .keys = 8, .values = 8, .filler = 32, .pairs = 3, .shortest = quick ? 64 : 256, .longest = quick ? 128 : 512};
-    h->lesson = (qkv_lesson){.vocab = qkv_recall_vocab(&task), .classes = task.values, .max_length = task.longest};
-    snprintf(h->lesson.name, sizeof h->lesson.name, "recall of one of %lld pairs in %lld to %lld tokens, from the last", (long long)task.pairs,
-             (long long)task.shortest, (long long)task.longest);
+    h->dataset = (qkv_dataset){.vocab = qkv_recall_vocab(&task), .classes = task.values, .max_length = task.longest};
+    snprintf(h->dataset.name, sizeof h->dataset.name, "recall of one of %lld pairs in %lld to %lld tokens, from the last",
+             (long long)task.pairs, (long long)task.shortest, (long long)task.longest);
     h->layers = 1;
     h->dim = 64;
     h->lr = 1e-3;
     h->steps = quick ? 200 : 1200;
-    QKV_TRY(qkv_recall_make(run->ctx, &task, 1, 0, h->steps * h->batch_tokens / task.longest * 2, &h->lesson.train));
-    return qkv_recall_make(run->ctx, &task, 2, 0, quick ? 400 : 2000, &h->lesson.test);
+    QKV_TRY(qkv_recall_make(run->ctx, &task, 1, 0, h->steps * h->batch_tokens / task.longest * 2, &h->dataset.train));
+    return qkv_recall_make(run->ctx, &task, 2, 0, quick ? 400 : 2000, &h->dataset.test);
 }
 
 static qkv_status add_trials(qkv_run *run, const heads *h) {
@@ -71,9 +71,9 @@ static qkv_status add_trials(qkv_run *run, const heads *h) {
             t->at[KIND] = TRAINING, t->at[ARM] = a, t->at[TURN] = seed;
             t->weight = (double)h->steps * (double)h->batch_tokens * (double)h->dim * (double)h->dim * 1e-9;
             snprintf(t->what, sizeof t->what, "%lld head%s, seed %llu", (long long)HEADS[a], HEADS[a] == 1 ? "" : "s", number);
-            snprintf(t->key, sizeof t->key, "heads: %.150s, layers %lld, d %lld, steps %lld of %lld, heads %lld, seed %llu",
-                     h->lesson.name, (long long)h->layers, (long long)h->dim, (long long)h->steps, (long long)h->batch_tokens,
-                     (long long)HEADS[a], number);
+            snprintf(t->key, sizeof t->key, "heads: %s, layers %lld, d %lld, steps %lld of %lld, heads %lld, seed %llu",
+                     qkv_name_in_key(h->dataset.name, 150).s, (long long)h->layers, (long long)h->dim, (long long)h->steps,
+                     (long long)h->batch_tokens, (long long)HEADS[a], number);
         }
     return QKV_OK;
 }
@@ -81,7 +81,7 @@ static qkv_status add_trials(qkv_run *run, const heads *h) {
 static qkv_status prepare(qkv_run *run) {
     heads *h = run->self;
     const bool quick = run->o->quick;
-    QKV_TRY(make_lesson(run, h));
+    QKV_TRY(make_dataset(run, h));
     h->rounds = quick ? 3 : 5;
     h->seconds = quick ? 0.05 : 0.1;
     h->time_batch = quick ? 8 : 32;
@@ -90,7 +90,7 @@ static qkv_status prepare(qkv_run *run) {
         "Learned: %s; %lld rows to train on, %lld held out; %lld layer%s of width %lld, %lld steps of at most %lld tokens, seeds "
         "%llu to "
         "%llu; scored once, with the last weights. Timed: one layer, d %d, n %d, batch %lld, forward and backward, %lld rounds.",
-        h->lesson.name, (long long)h->lesson.train.count, (long long)h->lesson.test.count, (long long)h->layers,
+        h->dataset.name, (long long)h->dataset.train.count, (long long)h->dataset.test.count, (long long)h->layers,
         h->layers == 1 ? "" : "s", (long long)h->dim, (long long)h->steps, (long long)h->batch_tokens,
         (unsigned long long)run->o->seed, (unsigned long long)run->o->seed + (unsigned long long)run->seeds - 1, TIME_DIM, TIME_N,
         (long long)h->time_batch, (long long)h->rounds);
@@ -105,23 +105,24 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
             .name = "layer.both", .n = TIME_N, .dim = TIME_DIM, .heads = count, .batch = h->time_batch, .window = {-1, -1}};
         return qkv_timing_measure(run, &c, h->seconds, values);
     }
-    qkv_pupil p = {.config = qkv_pupil_config(&h->lesson, h->layers, h->dim, count),
+    qkv_recipe p = {.config = qkv_recipe_config(&h->dataset, h->layers, h->dim, count),
                    .steps = h->steps,
                    .batch_tokens = h->batch_tokens,
                    .lr = h->lr,
                    .clip = 1,
                    .seed = run->o->seed + (uint64_t)trial->at[TURN]};
-    if (!h->lesson.text) p.config.pooling = QKV_POOL_LAST; /* the question stands there */
+    if (!h->dataset.text) p.config.pooling = QKV_POOL_LAST; /* the question stands there */
     qkv_learned learned;
-    QKV_TRY(qkv_pupil_train(run, &h->lesson, &p, &learned));
-    qkv_learned_json(&learned, &h->lesson, values);
+    QKV_TRY(qkv_recipe_train(run, &h->dataset, &p, &learned));
+    qkv_learned_json(&learned, &h->dataset, values);
     qkv_learned_free(run->ctx, &learned);
     return QKV_OK;
 }
 
 static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
     const heads *h = run->self;
-    return trial->at[KIND] == TIMING ? qkv_timing_whole(values) : qkv_learned_whole(values, &h->lesson);
+    if (trial->at[KIND] == TIMING) return qkv_timing_whole(values);
+    return qkv_learned_whole(values, &h->dataset) && json_object_get(values, "right");
 }
 
 /* ---- results ---- */
@@ -135,17 +136,20 @@ static void conclude_table(const qkv_run *run, const qkv_layer_cost *cost, qkv_o
                                                  {"share", "of FMA peak", QKV_UNIT_SHARE},
                                                  {"tokens_per_second", "tokens/s in training", QKV_UNIT_COUNT},
                                                  {"accuracy", "accuracy", QKV_UNIT_SHARE},
-                                                 {"loss", "training loss", QKV_UNIT_NUMBER}};
+                                                 {"loss", "training loss", QKV_UNIT_NUMBER},
+                                                 {"diverged", "diverged", QKV_UNIT_COUNT}};
     const heads *h = run->self;
     qkv_outcome_table(
         o, "heads", "Heads at equal width",
-        qkv_outcome_text(o,
-                         "Parameters and multiply-adds: one layer, d %d, n %d, batch %d, forward, by its plan; with an output "
-                         "projection unless it says otherwise. +- is the deviation over rounds or seeds.",
-                         COUNT_DIM, COUNT_N, COUNT_BATCH),
+        qkv_outcome_text(
+            o,
+            "Parameters and multiply-adds: one layer, d %d, n %d, batch %d, forward, by its plan; with an output "
+            "projection unless it says otherwise. A training that diverged counts as one that always gives the class most "
+            "frequent in the learned rows. +- is the deviation over rounds or seeds.",
+            COUNT_DIM, COUNT_N, COUNT_BATCH),
         columns, sizeof columns / sizeof *columns);
     qkv_outcome_chart(o, "Accuracy by the number of heads", "heads", QKV_UNIT_COUNT, true, "accuracy", QKV_UNIT_SHARE, false);
-    qkv_outcome_line(o, h->lesson.text ? "texts" : "recall");
+    qkv_outcome_line(o, h->dataset.text ? "texts" : "recall");
     for (int64_t a = 0; a < ARMS; a++) {
         const qkv_estimate seconds = qkv_run_mean(run, AT(TIMING, a), "seconds", 0),
                            share = qkv_run_mean(run, AT(TIMING, a), "share", 0),
@@ -162,6 +166,7 @@ static void conclude_table(const qkv_run *run, const qkv_layer_cost *cost, qkv_o
         qkv_outcome_set_estimate(o, 6, &speed);
         qkv_outcome_set_estimate(o, 7, &accuracy);
         qkv_outcome_set_estimate(o, 8, &loss);
+        qkv_outcome_set(o, 9, qkv_run_count(run, AT(TRAINING, a), "diverged"), NAN);
         qkv_outcome_point(o, (double)HEADS[a], accuracy.value, accuracy.deviation);
     }
 }
@@ -191,10 +196,7 @@ static void claim_costs(const qkv_layer_cost *cost, qkv_outcome *o) {
 }
 
 static void claim_speed(const qkv_run *run, qkv_outcome *o) {
-    double one[QKV_SAMPLES], eight[QKV_SAMPLES];
-    const int64_t n = qkv_run_samples(run, AT(TIMING, ONE), "seconds", one);
-    qkv_run_samples(run, AT(TIMING, EIGHT), "seconds", eight);
-    const qkv_estimate ratio = qkv_estimate_ratio(eight, one, n);
+    const qkv_estimate ratio = qkv_run_ratio(run, AT(TIMING, EIGHT), AT(TIMING, ONE), "seconds");
     const qkv_asked asked = {1.2, 0.05, 1, "%.2f", 1};
     qkv_outcome_claim c = {.row = 4, .article = "A", .says = "training speed of one head and of eight", .figure = "1.2 : 1.0"};
     snprintf(c.ours, sizeof c.ours, "%.2f : 1.00 (one layer, forward and backward, d %d, n %d)", ratio.value, TIME_DIM, TIME_N);
@@ -204,8 +206,8 @@ static void claim_speed(const qkv_run *run, qkv_outcome *o) {
 
 static void claim_accuracy(const qkv_run *run, qkv_outcome *o) {
     const heads *h = run->self;
-    const bool text = h->lesson.text;
-    const qkv_estimate gain = qkv_run_gain(run, AT(TRAINING, ONE), AT(TRAINING, EIGHT), &h->lesson.test, 0, INT64_MAX),
+    const bool text = h->dataset.text;
+    const qkv_estimate gain = qkv_run_gain(run, AT(TRAINING, ONE), AT(TRAINING, EIGHT), &h->dataset.test, 0, INT64_MAX),
                        one = qkv_run_mean(run, AT(TRAINING, ONE), "accuracy", 0),
                        eight = qkv_run_mean(run, AT(TRAINING, EIGHT), "accuracy", 0);
     const qkv_asked on_texts = {0.043, 0.0015, 0, "%+.1f points", 100}, on_long = {0.117, 0.0005, 0, "%+.1f points", 100};
@@ -216,7 +218,7 @@ static void claim_accuracy(const qkv_run *run, qkv_outcome *o) {
                            .figure = text ? "82.3 % and 86.7 %, +4.4 points (another line: +4.2)" : "71.5 and 83.2, +11.7 points"};
     snprintf(c.ours, sizeof c.ours, "%.2f %% and %.2f %%, %+.2f points", 100 * one.value, 100 * eight.value, 100 * gain.value);
     qkv_claim_part(&c, "", text ? &on_texts : &on_long, &gain);
-    qkv_outcome_add_claim(o, &c, qkv_outcome_text(o, "The claim does not name its data; ours is %s.", h->lesson.name));
+    qkv_outcome_add_claim(o, &c, qkv_outcome_text(o, "The claim does not name its data; ours is %s.", h->dataset.name));
 }
 
 static void conclude(qkv_run *run, qkv_outcome *o) {
@@ -233,7 +235,7 @@ static void conclude(qkv_run *run, qkv_outcome *o) {
 
 static void drop(qkv_run *run) {
     heads *h = run->self;
-    qkv_lesson_free(run->ctx, &h->lesson);
+    qkv_dataset_free(run->ctx, &h->dataset);
 }
 
 const qkv_experiment qkv_experiment_heads = {

@@ -35,6 +35,7 @@ static const arm ARMS[] = {
     {"no positions, causal mask", true, QKV_POSITION_NONE, true, QKV_NETWORK_TRANSFORMER},
     {"RNN", true, QKV_POSITION_NONE, false, QKV_NETWORK_RNN},
     {"LSTM", true, QKV_POSITION_NONE, false, QKV_NETWORK_LSTM},
+    {"GRU", true, QKV_POSITION_NONE, false, QKV_NETWORK_GRU},
 };
 enum { ARMS_COUNT = sizeof ARMS / sizeof *ARMS };
 

@@ -1,167 +1,181 @@
 /* Long documents: what is read of them and who sees whom, each way trained and asked on the same rows. Truncation, full attention,
  * windows, and segments with an encoder over them; beside them a linear model that reads everything. */
-#include "compare/list.h"
+#include "compare/patterns.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/cpu.h"
-#include "compare/course.h"
-#include "compare/standing.h"
+#include "compare/list.h"
 
-typedef enum way { FULL, ENDS, LOCAL, GLOBAL, FIXED, SENTENCES, LINEAR, WAYS } way;
-
-/* Lengths are in units of what full attention is used to: 512 tokens. */
-typedef struct arm {
-    way way;
-    int64_t units;
-} arm;
-
-static const arm ARMS[] = {
-    {FULL, 1},      {ENDS, 1},   {FULL, 4},    {LOCAL, 4},  {GLOBAL, 4},     {FIXED, 4},
-    {SENTENCES, 4}, {LOCAL, 16}, {GLOBAL, 16}, {FIXED, 16}, {SENTENCES, 16}, {LINEAR, 0},
+const qkv_patterns_arm QKV_PATTERNS_ARMS[QKV_PATTERNS_COUNT] = {
+    [QKV_PATTERNS_SHORT] = {QKV_WAY_FULL, 1, 1, 0},
+    [QKV_PATTERNS_ENDS] = {QKV_WAY_ENDS, 1, 1, 0},
+    [QKV_PATTERNS_FULL_4] = {QKV_WAY_FULL, 4, 1, 0},
+    [QKV_PATTERNS_LOCAL_4] = {QKV_WAY_LOCAL, 4, 1, 0},
+    [QKV_PATTERNS_GLOBAL_4] = {QKV_WAY_GLOBAL, 4, 1, 0},
+    [QKV_PATTERNS_FIXED_4] = {QKV_WAY_FIXED, 4, 1, 0},
+    [QKV_PATTERNS_SENTENCES_4] = {QKV_WAY_SENTENCES, 4, 1, 0},
+    [QKV_PATTERNS_DEEP_4] = {QKV_WAY_DEEP, 4, 3, 1},
+    [QKV_PATTERNS_ALTERNATING_4] = {QKV_WAY_ALTERNATING, 4, 3, 1},
+    [QKV_PATTERNS_SPARSE_4] = {QKV_WAY_SPARSE, 4, 1, 2},
+    [QKV_PATTERNS_LOCAL_16] = {QKV_WAY_LOCAL, 16, 1, 3},
+    [QKV_PATTERNS_GLOBAL_16] = {QKV_WAY_GLOBAL, 16, 1, 3},
+    [QKV_PATTERNS_FIXED_16] = {QKV_WAY_FIXED, 16, 1, 3},
+    [QKV_PATTERNS_SENTENCES_16] = {QKV_WAY_SENTENCES, 16, 1, 3},
+    [QKV_PATTERNS_LINEAR] = {QKV_WAY_LINEAR, 0, 0, 0},
 };
-enum { ARM_COUNT = sizeof ARMS / sizeof *ARMS, SHORT = 0, FULL_4 = 2, GLOBAL_4 = 4, FIXED_4 = 5, LINEAR_ARM = ARM_COUNT - 1, LONGEST = 16 };
-static const char *const NAMES[WAYS] = {"full",     "full, both ends", "window",      "window and global tokens",
-                                        "segments", "sentences",       "linear model"};
 
-/* Places of a trial. */
-enum { ARM, FOLD, TURN };
-#define AT(arm) ((const int64_t[QKV_TRIAL_PLACES]){arm, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY})
+/* They are in the keys of cells. */
+const char *const QKV_WAY_NAMES[QKV_WAYS] = {[QKV_WAY_FULL] = "full",
+                                             [QKV_WAY_ENDS] = "full, both ends",
+                                             [QKV_WAY_LOCAL] = "window",
+                                             [QKV_WAY_GLOBAL] = "window and global tokens",
+                                             [QKV_WAY_FIXED] = "segments",
+                                             [QKV_WAY_SENTENCES] = "sentences",
+                                             [QKV_WAY_DEEP] = "full, 3 layers",
+                                             [QKV_WAY_ALTERNATING] = "alternating, 3 layers",
+                                             [QKV_WAY_SPARSE] = "window, global and random blocks",
+                                             [QKV_WAY_LINEAR] = "linear model"};
 
-typedef struct patterns {
-    qkv_course course;
-    int64_t unit;                   /* tokens */
-    int64_t window, every, segment; /* neighbours on each side; tokens from one that is global to the next; of a segment at most */
-    int64_t layers, dim, heads, batch_rows;
-    double epochs, lr;
-    qkv_standing standing[ARM_COUNT];
-} patterns;
-
-static int64_t length_of(const patterns *p, int64_t a) {
-    return ARMS[a].units * p->unit;
+int64_t qkv_patterns_length(const qkv_patterns *p, int64_t arm) {
+    return QKV_PATTERNS_ARMS[arm].units * p->unit;
 }
 
-static void name_of(const patterns *p, int64_t a, char text[64]) {
-    if (ARMS[a].way == LINEAR)
-        snprintf(text, 64, "%s, whole texts", NAMES[LINEAR]);
+void qkv_patterns_name(const qkv_patterns *p, int64_t arm, char text[64]) {
+    const char *name = QKV_WAY_NAMES[QKV_PATTERNS_ARMS[arm].way];
+    if (arm == QKV_PATTERNS_LINEAR)
+        snprintf(text, 64, "%s, whole texts", name);
     else
-        snprintf(text, 64, "%s, %lld tokens", NAMES[ARMS[a].way], (long long)length_of(p, a));
+        snprintf(text, 64, "%s, %lld tokens", name, (long long)qkv_patterns_length(p, arm));
 }
 
 /* ---- trials ---- */
 
-static int64_t rows_of(const qkv_course *c, int64_t fold) {
+static int64_t rows_of(const qkv_crossval *c, int64_t fold) {
     int64_t n = 0;
     for (int64_t i = 0; i < c->table.count; i++) n += c->fold[i] == fold;
     return n;
 }
 
-static int64_t steps_of(const patterns *p, int64_t fold) {
-    const int64_t learned = p->course.table.count - rows_of(&p->course, fold);
+static int64_t steps_of(const qkv_patterns *p, int64_t fold) {
+    const int64_t learned = p->crossval.table.count - rows_of(&p->crossval, fold);
     return (int64_t)ceil(p->epochs * (double)((learned + p->batch_rows - 1) / p->batch_rows));
 }
 
 /* Of the whole experiment, in seconds or so: tokens that are read, and pairs where all see each other. */
-static double weight_of(const patterns *p, int64_t a, int64_t fold) {
-    if (ARMS[a].way == LINEAR) return 1e-2 * (double)p->course.table.count;
-    const double longest = (double)length_of(p, a), typical = 1.3 * (double)p->course.words,
+static double weight_of(const qkv_patterns *p, int64_t a, int64_t fold) {
+    if (QKV_PATTERNS_ARMS[a].way == QKV_WAY_LINEAR) return 1e-2 * (double)p->crossval.table.count;
+    const double longest = (double)qkv_patterns_length(p, a), typical = 1.3 * (double)p->crossval.words,
                  n = longest < typical ? longest : typical;
-    const double seen = ARMS[a].way == FULL || ARMS[a].way == ENDS ? n / 2000 : 0.1;
-    return (double)(steps_of(p, fold) * p->batch_rows) * n * (1 + seen) / 60000;
+    const qkv_way w = QKV_PATTERNS_ARMS[a].way;
+    const double all = n / 2000, some = 0.1,
+                 seen = w == QKV_WAY_FULL || w == QKV_WAY_ENDS || w == QKV_WAY_DEEP ? all
+                        : w == QKV_WAY_ALTERNATING                                  ? (all + 2 * some) / 3
+                                                                                    : some;
+    return (double)(steps_of(p, fold) * p->batch_rows * QKV_PATTERNS_ARMS[a].layers) * n * (1 + seen) / 60000;
 }
 
 static qkv_status add_trial(qkv_run *run, int64_t a, int64_t fold, int64_t seed) {
-    const patterns *p = run->self;
+    const qkv_patterns *p = run->self;
     const unsigned long long number = run->o->seed + (unsigned long long)seed;
     char name[64];
     qkv_trial *t;
-    name_of(p, a, name);
+    qkv_patterns_name(p, a, name);
     QKV_TRY(qkv_run_add(run, &t));
-    t->at[ARM] = a, t->at[FOLD] = fold, t->at[TURN] = seed;
+    t->at[QKV_PATTERNS_ARM] = a, t->at[QKV_PATTERNS_FOLD] = fold, t->at[QKV_PATTERNS_TURN] = seed;
     t->weight = weight_of(p, a, fold);
-    snprintf(t->what, sizeof t->what, "%s, fold %lld of %lld, seed %llu", name, (long long)fold + 1, (long long)p->course.asked,
+    snprintf(t->what, sizeof t->what, "%s, fold %lld of %lld, seed %llu", name, (long long)fold + 1, (long long)p->crossval.asked,
              number);
-    if (a == LINEAR_ARM)
-        snprintf(t->key, sizeof t->key, "patterns: %.150s, %s, fold %lld", p->course.name, name, (long long)fold);
+    if (a == QKV_PATTERNS_LINEAR)
+        snprintf(t->key, sizeof t->key, "patterns: %s, %s, fold %lld", qkv_name_in_key(p->crossval.name, 150).s, name,
+                 (long long)fold);
     else
         snprintf(t->key, sizeof t->key,
-                 "patterns: %.110s, layers %lld, d %lld, window %lld, every %lld, segments %lld, %g epochs of %lld rows, lr %g, "
+                 "patterns: %s, layers %lld, d %lld, window %lld, every %lld, segments %lld, %g epochs of %lld rows, lr %g, "
                  "%s, fold %lld, seed %llu",
-                 p->course.name, (long long)p->layers, (long long)p->dim, (long long)p->window, (long long)p->every,
-                 (long long)p->segment, p->epochs, (long long)p->batch_rows, p->lr, name, (long long)fold, number);
+                 qkv_name_in_key(p->crossval.name, 110).s, (long long)QKV_PATTERNS_ARMS[a].layers, (long long)p->dim,
+                 (long long)p->window, (long long)p->every, (long long)p->segment, p->epochs, (long long)p->batch_rows, p->lr, name,
+                 (long long)fold, number);
     return QKV_OK;
 }
 
-/* All arms of a fold that read the longest texts, or those that do not. */
-static qkv_status add_fold(qkv_run *run, int64_t fold, int64_t seed, bool longest) {
-    for (int64_t a = 0; a < ARM_COUNT; a++) {
-        if ((ARMS[a].units == LONGEST) != longest || (a == LINEAR_ARM && seed > 0)) continue;
-        QKV_TRY(add_trial(run, a, fold, seed));
-    }
+static qkv_status add_fold(qkv_run *run, int64_t fold, int64_t seed, int stage) {
+    for (int64_t a = 0; a < QKV_PATTERNS_COUNT; a++)
+        if (QKV_PATTERNS_ARMS[a].stage == stage && (a != QKV_PATTERNS_LINEAR || seed == 0)) QKV_TRY(add_trial(run, a, fold, seed));
     return QKV_OK;
 }
 
 static void describe(qkv_run *run) {
-    const patterns *p = run->self;
+    const qkv_patterns *p = run->self;
     const unsigned long long first = run->o->seed, last = first + (unsigned long long)run->seeds - 1;
     char folds[96];
-    if (p->course.asked > 1)
-        snprintf(folds, sizeof folds, "in %lld folds, each held out in turn", (long long)p->course.asked);
+    if (p->crossval.asked > 1)
+        snprintf(folds, sizeof folds, "in %lld folds, each held out in turn", (long long)p->crossval.asked);
     else
         snprintf(folds, sizeof folds, "one fifth held out");
-    snprintf(run->setting, sizeof run->setting,
-             "%s: %lld texts of %lld kinds, median %lld words, %s; %lld layer%s of width %lld, %g epochs in steps of %lld texts, "
-             "rate %g, "
-             "seeds %llu to %llu, scored once, with the last weights. Windows of %lld tokens each side, one token in %lld global, "
-             "segments of at most %lld tokens with one layer over them.",
-             p->course.name, (long long)p->course.table.count, (long long)p->course.labels.count, (long long)p->course.words, folds,
-             (long long)p->layers, p->layers == 1 ? "" : "s", (long long)p->dim, p->epochs, (long long)p->batch_rows, p->lr, first,
-             last, (long long)p->window, (long long)p->every, (long long)p->segment);
+    snprintf(
+        run->setting, sizeof run->setting,
+        "%s: %lld texts of %lld kinds, median %lld words, %s; 1 layer (or 3, where it says so) of width %lld, %g epochs in steps "
+        "of %lld texts, rate %g, "
+        "seeds %llu to %llu, scored once, with the last weights. Windows of %lld tokens each side, one token in %lld global, "
+        "segments of at most %lld tokens with one layer over them.",
+        p->crossval.name, (long long)p->crossval.table.count, (long long)p->crossval.labels.count, (long long)p->crossval.words,
+        folds, (long long)p->dim, p->epochs, (long long)p->batch_rows, p->lr, first, last, (long long)p->window,
+        (long long)p->every, (long long)p->segment);
 }
 
 static qkv_status prepare(qkv_run *run) {
-    patterns *p = run->self;
+    qkv_patterns *p = run->self;
     const bool quick = run->o->quick;
-    QKV_TRY(run->o->data ? qkv_course_read(run->ctx, run->o->data, &p->course)
-                         : qkv_course_make(run->ctx, quick ? 200 : 600, quick ? 400 : 3000, 1, &p->course));
+    QKV_TRY(run->o->data ? qkv_crossval_read(run->ctx, run->o->data, &p->crossval)
+                         : qkv_crossval_make(run->ctx, quick ? 200 : 600, quick ? 400 : 3000, 1, &p->crossval));
+    p->given = run->o->data != NULL;
     p->unit = quick ? 32 : 512;
     p->window = quick ? 8 : 64;
     p->every = p->unit;
     p->segment = p->unit / 4;
-    p->layers = 1;
     p->dim = quick ? 64 : 128;
     p->heads = 4;
     p->batch_rows = 8;
     p->epochs = quick ? 8 : 16;
     p->lr = quick ? 2e-3 : 1e-3;
-    if (quick || !run->o->data) qkv_course_ask(&p->course, 1);
+    if (quick || !run->o->data) qkv_crossval_ask(&p->crossval, 1);
+    if (p->crossval.asked > 1 && run->o->seeds == 0) run->seeds = 1; /* each fold is a training of its own */
     describe(run);
     /* The longest last: a run that is ended early has something to say of all folds. */
     for (int64_t seed = 0; seed < run->seeds; seed++)
-        for (int longest = 0; longest < 2; longest++)
-            for (int64_t f = 0; f < p->course.asked; f++) QKV_TRY(add_fold(run, f, seed, longest == 1));
+        for (int stage = 0; stage < QKV_PATTERNS_STAGES; stage++)
+            for (int64_t f = 0; f < p->crossval.asked; f++) QKV_TRY(add_fold(run, f, seed, stage));
     return QKV_OK;
 }
 
 /* ---- measuring ---- */
 
-static qkv_config config_of(const patterns *p, int64_t a, const qkv_lesson *l) {
-    qkv_config c = qkv_pupil_config(l, p->layers, p->dim, p->heads);
-    switch (ARMS[a].way) {
-    case GLOBAL:
+static qkv_config config_of(const qkv_patterns *p, int64_t a, const qkv_dataset *l) {
+    qkv_config c = qkv_recipe_config(l, QKV_PATTERNS_ARMS[a].layers, p->dim, p->heads);
+    switch (QKV_PATTERNS_ARMS[a].way) {
+    case QKV_WAY_GLOBAL:
         c.global_first = 1;
         c.global_every = p->every;
         c.span = (qkv_span){p->window, p->window};
         break;
-    case LOCAL:
+    case QKV_WAY_LOCAL:
         c.span = (qkv_span){p->window, p->window};
         break;
-    case FIXED:
+    case QKV_WAY_ALTERNATING:
+        c.position = QKV_POSITION_ROPE;
+        c.span = (qkv_span){p->window, p->window};
+        qkv_config_preset(&c, QKV_PATTERN_ALTERNATING);
+        break;
+    case QKV_WAY_SPARSE:
+        c.span = (qkv_span){p->window, p->window};
+        qkv_config_preset(&c, QKV_PATTERN_SPARSE);
+        break;
+    case QKV_WAY_FIXED:
         c.segment = QKV_SEGMENT_TOKENS;
         break;
-    case SENTENCES:
+    case QKV_WAY_SENTENCES:
         c.segment = QKV_SEGMENT_SENTENCES;
         break;
     default:
@@ -176,217 +190,70 @@ static void put(json_t *values, const char *name, double x) {
 }
 
 static qkv_status measure_linear(qkv_run *run, int64_t fold, json_t *values) {
-    patterns *p = run->self;
+    qkv_patterns *p = run->self;
     int32_t *given;
     double bytes;
     const double begun = qkv_now();
-    QKV_TRY(qkv_course_linear(&p->course, fold, &given, &bytes));
+    QKV_TRY(qkv_crossval_linear(&p->crossval, fold, &given, &bytes));
     put(values, "seconds", qkv_now() - begun);
     put(values, "bytes", bytes);
-    json_object_set_new(values, "given", qkv_given_json(given, rows_of(&p->course, fold)));
+    json_object_set_new(values, "given", qkv_given_json(given, rows_of(&p->crossval, fold)));
     qkv_free(run->ctx, given);
     return QKV_OK;
 }
 
 static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) {
-    patterns *p = run->self;
-    const int64_t a = trial->at[ARM], fold = trial->at[FOLD];
-    qkv_lesson lesson = {.classes = p->course.labels.count, .max_length = length_of(p, a)};
-    if (a == LINEAR_ARM) return measure_linear(run, fold, values);
-    const qkv_config read = config_of(p, a, &lesson);
-    QKV_TRY(qkv_course_lesson(&p->course, fold, &read, ARMS[a].way == ENDS, &lesson));
-    const qkv_pupil pupil = {.config = config_of(p, a, &lesson),
-                             .steps = steps_of(p, fold),
-                             .batch_tokens = p->batch_rows * lesson.max_length,
-                             .batch_rows = p->batch_rows,
-                             .lr = p->lr,
-                             .clip = 1,
-                             .seed = run->o->seed + (uint64_t)trial->at[TURN]};
+    qkv_patterns *p = run->self;
+    const int64_t a = trial->at[QKV_PATTERNS_ARM], fold = trial->at[QKV_PATTERNS_FOLD];
+    qkv_dataset dataset = {.classes = p->crossval.labels.count, .max_length = qkv_patterns_length(p, a)};
+    if (a == QKV_PATTERNS_LINEAR) return measure_linear(run, fold, values);
+    const qkv_config read = config_of(p, a, &dataset);
+    QKV_TRY(qkv_crossval_dataset(&p->crossval, fold, &read, QKV_PATTERNS_ARMS[a].way == QKV_WAY_ENDS, &dataset));
+    const qkv_recipe recipe = {.config = config_of(p, a, &dataset),
+                               .steps = steps_of(p, fold),
+                               .batch_tokens = p->batch_rows * dataset.max_length,
+                               .batch_rows = p->batch_rows,
+                               .lr = p->lr,
+                               .clip = 1,
+                               .seed = run->o->seed + (uint64_t)trial->at[QKV_PATTERNS_TURN]};
     qkv_learned learned;
-    qkv_status status = qkv_pupil_train(run, &lesson, &pupil, &learned);
+    qkv_status status = qkv_recipe_train(run, &dataset, &recipe, &learned);
     if (status == QKV_OK) {
-        qkv_learned_json(&learned, &lesson, values);
+        qkv_learned_json(&learned, &dataset, values);
         put(values, "seconds", learned.seconds);
         put(values, "tokens", learned.tokens);
-        if (learned.given) json_object_set_new(values, "given", qkv_given_json(learned.given, lesson.test.count));
+        if (learned.given) json_object_set_new(values, "given", qkv_given_json(learned.given, dataset.test.count));
         qkv_learned_free(run->ctx, &learned);
     }
-    qkv_lesson_free(run->ctx, &lesson);
+    qkv_dataset_free(run->ctx, &dataset);
     return status;
 }
 
 static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *values) {
     static const char *const every[] = {"seconds", "bytes", NULL}, *const trained[] = {"tokens", "step_seconds", "step_flops",
                                                                                        NULL};
-    const patterns *p = run->self;
-    const int64_t rows = rows_of(&p->course, trial->at[FOLD]);
+    const qkv_patterns *p = run->self;
+    const int64_t rows = rows_of(&p->crossval, trial->at[QKV_PATTERNS_FOLD]);
     if (!qkv_values_within(values, every, 0, 1e18)) return false;
-    if (trial->at[ARM] != LINEAR_ARM && !qkv_values_within(values, trained, 0, 1e18)) return false;
+    if (trial->at[QKV_PATTERNS_ARM] != QKV_PATTERNS_LINEAR && !qkv_values_within(values, trained, 0, 1e18)) return false;
     if (json_number_value(json_object_get(values, "diverged")) > 0) return true;
-    return qkv_given_whole(json_object_get(values, "given"), rows, p->course.labels.count);
-}
-
-/* ---- results ---- */
-
-/* Mean over folds and seeds; one alone is as good. */
-static void set_mean(const qkv_run *run, int64_t a, const char *name, int64_t column, qkv_outcome *o) {
-    const qkv_estimate e = qkv_run_mean(run, AT(a), name, 0);
-    qkv_outcome_set_estimate(o, column, &e);
-}
-
-static void set_gain(const patterns *p, int64_t from, int64_t a, qkv_mark mark, int64_t column, qkv_outcome *o) {
-    char text[64];
-    const qkv_estimate e = qkv_standing_gain(&p->standing[from], &p->standing[a], mark);
-    snprintf(text, sizeof text, "%+.1f (%+.1f to %+.1f)", 100 * e.value, 100 * e.low, 100 * e.high);
-    qkv_outcome_set_text(o, column, a == from ? "" : isfinite(e.value) ? text : "not measured");
-}
-
-static void quality_table(const qkv_run *run, qkv_outcome *o) {
-    static const qkv_compare_column columns[] = {{"arm", "who sees whom", QKV_UNIT_TEXT},
-                                                 {"tokens", "tokens read, at most", QKV_UNIT_COUNT},
-                                                 {"accuracy", "accuracy", QKV_UNIT_SHARE},
-                                                 {"macro_f1", "macro-F1", QKV_UNIT_SHARE},
-                                                 {"gain", "accuracy against the first arm, points", QKV_UNIT_TEXT},
-                                                 {"f1_gain", "macro-F1 against the first arm, points", QKV_UNIT_TEXT},
-                                                 {"f1_linear", "macro-F1 against the linear model, points", QKV_UNIT_TEXT}};
-    const patterns *p = run->self;
-    qkv_outcome_table(
-        o, "quality", "Quality",
-        qkv_outcome_text(
-            o,
-            "%lld texts are scored. +- is the deviation over seeds; in brackets: 95 %% intervals, of rows and seeds. By the most "
-            "frequent kind alone a model would be right on %.1f %%.",
-            (long long)p->course.test_rows, 100 * qkv_course_most_frequent(&p->course)),
-        columns, sizeof columns / sizeof *columns);
-    for (int64_t a = 0; a < ARM_COUNT; a++) {
-        const qkv_estimate accuracy = qkv_standing_mean(&p->standing[a], QKV_MARK_ACCURACY),
-                           f1 = qkv_standing_mean(&p->standing[a], QKV_MARK_MACRO_F1);
-        qkv_outcome_row(o);
-        qkv_outcome_set_text(o, 0, NAMES[ARMS[a].way]);
-        if (a != LINEAR_ARM) qkv_outcome_set(o, 1, (double)length_of(p, a), NAN);
-        qkv_outcome_set_estimate(o, 2, &accuracy);
-        qkv_outcome_set_estimate(o, 3, &f1);
-        set_gain(p, SHORT, a, QKV_MARK_ACCURACY, 4, o);
-        set_gain(p, SHORT, a, QKV_MARK_MACRO_F1, 5, o);
-        set_gain(p, LINEAR_ARM, a, QKV_MARK_MACRO_F1, 6, o);
-    }
-}
-
-static void cost_table(const qkv_run *run, qkv_outcome *o) {
-    static const qkv_compare_column columns[] = {
-        {"arm", "who sees whom", QKV_UNIT_TEXT},      {"tokens", "tokens read, at most", QKV_UNIT_COUNT},
-        {"step_seconds", "step", QKV_UNIT_SECONDS},   {"seconds", "training", QKV_UNIT_SECONDS},
-        {"seen", "tokens seen", QKV_UNIT_COUNT},      {"tokens_per_second", "tokens/s", QKV_UNIT_COUNT},
-        {"flops", "FLOPs of a step", QKV_UNIT_COUNT}, {"bytes", "memory, planned", QKV_UNIT_BYTES},
-        {"parameters", "parameters", QKV_UNIT_COUNT}};
-    static const char *const values[] = {"step_seconds", "seconds", "tokens",    "tokens_per_second",
-                                         "step_flops",   "bytes",   "parameters"};
-    const patterns *p = run->self;
-    qkv_outcome_table(
-        o, "cost", "Cost",
-        "Of one training: mean over folds and seeds, +- their deviation. Of the linear model the memory is its weights'.", columns,
-        sizeof columns / sizeof *columns);
-    for (int64_t a = 0; a < ARM_COUNT; a++) {
-        qkv_outcome_row(o);
-        qkv_outcome_set_text(o, 0, NAMES[ARMS[a].way]);
-        if (a != LINEAR_ARM) qkv_outcome_set(o, 1, (double)length_of(p, a), NAN);
-        for (int64_t i = 0; i < (int64_t)(sizeof values / sizeof *values); i++) set_mean(run, a, values[i], i + 2, o);
-    }
-}
-
-static void charts(const qkv_run *run, qkv_outcome *o) {
-    const patterns *p = run->self;
-    for (int by_time = 0; by_time < 2; by_time++) {
-        qkv_outcome_chart(o, by_time ? "Macro-F1 by the time of a training" : "Macro-F1 by what is read",
-                          by_time ? "seconds" : "tokens of a text, at most", by_time ? QKV_UNIT_SECONDS : QKV_UNIT_COUNT, true,
-                          "macro-F1", QKV_UNIT_SHARE, false);
-        for (int w = FULL; w < LINEAR; w++) {
-            qkv_outcome_line(o, NAMES[w]);
-            for (int64_t a = 0; a < ARM_COUNT; a++) {
-                if (ARMS[a].way != (way)w) continue;
-                const qkv_estimate f1 = qkv_standing_mean(&p->standing[a], QKV_MARK_MACRO_F1),
-                                   seconds = qkv_run_mean(run, AT(a), "seconds", 0);
-                qkv_outcome_point(o, by_time ? seconds.value : (double)length_of(p, a), f1.value, f1.deviation);
-            }
-        }
-    }
-}
-
-static void claim_contracts(const qkv_run *run, qkv_outcome *o) {
-    const patterns *p = run->self;
-    const qkv_asked asked = {0.023, 0.0005, 0, "%+.1f %%", 100};
-    const qkv_standing *from = &p->standing[SHORT], *to = &p->standing[GLOBAL_4];
-    const qkv_estimate f1 = qkv_standing_fall(from, to, QKV_MARK_MACRO_F1),
-                       accuracy = qkv_standing_fall(from, to, QKV_MARK_ACCURACY);
-    qkv_outcome_claim c = {.row = 17,
-                           .article = "B",
-                           .says = "contracts: what F1 loses from 512 tokens to 2,048 with local and global attention",
-                           .figure = "2.3 %"};
-    snprintf(
-        c.ours, sizeof c.ours,
-        "macro-F1 %.1f %% at %lld tokens, %.1f %% at %lld with a window and global tokens: a loss of %.1f %% (of accuracy %.1f %%)",
-        100 * qkv_standing_mean(from, QKV_MARK_MACRO_F1).value, (long long)p->unit,
-        100 * qkv_standing_mean(to, QKV_MARK_MACRO_F1).value, (long long)(4 * p->unit), 100 * f1.value, 100 * accuracy.value);
-    qkv_claim_part(&c, "macro-F1", &asked, &f1);
-    qkv_claim_part(&c, "accuracy", &asked, &accuracy);
-    qkv_outcome_add_claim(o, &c, qkv_outcome_text(o, "A loss below 0 is a gain. Ours is %s.", p->course.name));
-}
-
-static void claim_long(const qkv_run *run, qkv_outcome *o) {
-    static const struct part {
-        int64_t arm;
-        const char *name;
-    } parts[] = {{FIXED_4, "segments, 2,048 tokens"},
-                 {FIXED_4 + 4, "segments, 8,192 tokens"},
-                 {GLOBAL_4, "window and global tokens, 2,048 tokens"},
-                 {GLOBAL_4 + 4, "window and global tokens, 8,192 tokens"}};
-    const patterns *p = run->self;
-    const qkv_asked better = {INFINITY, 0, 0, "%+.1f points", 100};
-    qkv_outcome_claim c = {.row = 16,
-                           .article = "B",
-                           .says = "long texts are the better for hierarchical attention and for neighbours with key positions",
-                           .figure = "none"};
-    int used = snprintf(c.ours, sizeof c.ours, "macro-F1 against the first %lld tokens:", (long long)p->unit);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char name[64];
-        const qkv_estimate gain = qkv_standing_gain(&p->standing[SHORT], &p->standing[parts[i].arm], QKV_MARK_MACRO_F1);
-        name_of(p, parts[i].arm, name);
-        if (used > 0 && used < (int)sizeof c.ours)
-            used += snprintf(c.ours + used, sizeof c.ours - (size_t)used, "%s %s %+.1f", i > 0 ? "," : "", name, 100 * gain.value);
-        qkv_claim_part(&c, qkv_outcome_text(o, "%s", name), &better, &gain);
-    }
-    qkv_outcome_add_claim(o, &c,
-                          qkv_outcome_text(o, "The linear model, which reads everything, has %.1f %%.",
-                                           100 * qkv_standing_mean(&p->standing[LINEAR_ARM], QKV_MARK_MACRO_F1).value));
-}
-
-/* Where memory runs out, an arm counts as not measured. */
-static void conclude(qkv_run *run, qkv_outcome *o) {
-    patterns *p = run->self;
-    for (int64_t a = 0; a < ARM_COUNT; a++)
-        if (qkv_standing_make(run, &p->course, AT(a), FOLD, TURN, &p->standing[a]) != QKV_OK) p->standing[a] = (qkv_standing){0};
-    quality_table(run, o);
-    cost_table(run, o);
-    charts(run, o);
-    claim_contracts(run, o);
-    claim_long(run, o);
-    for (int64_t a = 0; a < ARM_COUNT; a++) qkv_standing_free(&p->standing[a]);
+    return qkv_given_whole(json_object_get(values, "given"), rows, p->crossval.labels.count);
 }
 
 static void drop(qkv_run *run) {
-    patterns *p = run->self;
-    qkv_course_free(&p->course);
+    qkv_patterns *p = run->self;
+    qkv_crossval_free(&p->crossval);
 }
 
 const qkv_experiment qkv_experiment_patterns = {
     .name = "patterns",
     .summary = "long documents: truncated, full, windows, segments: quality, time, memory",
-    .self_size = sizeof(patterns),
+    .self_size = sizeof(qkv_patterns),
     .takes_data = true,
     .seeds = 3,
     .prepare = prepare,
     .measure = measure,
     .whole = whole,
-    .conclude = conclude,
+    .conclude = qkv_patterns_conclude,
     .drop = drop,
 };

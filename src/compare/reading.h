@@ -2,7 +2,7 @@
 #ifndef QKV_COMPARE_READING_H
 #define QKV_COMPARE_READING_H
 
-#include "compare/lesson.h"
+#include "compare/dataset.h"
 
 /* How rows of shortest .. longest tokens are read. The configuration may differ from that of the training in what tells about
  * places: what is beyond a learned table, how angles are stretched, or how many rows the table has: further ones are as they were

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/hash.h"
 
 /* Seconds between two reports of one trial. */
 #define TELL_EVERY 0.1
@@ -20,6 +21,16 @@ qkv_status qkv_run_add(qkv_run *run, qkv_trial **trial) {
     *trial = &run->trials[run->count++];
     **trial = (qkv_trial){.weight = 1};
     return QKV_OK;
+}
+
+qkv_key_name qkv_name_in_key(const char *name, int64_t most) {
+    const size_t size = strlen(name);
+    qkv_key_name n;
+    if ((int64_t)size <= most)
+        snprintf(n.s, sizeof n.s, "%s", name);
+    else
+        snprintf(n.s, sizeof n.s, "%.*s [%016llx]", (int)most, name, (unsigned long long)qkv_hash64(name, size, 0));
+    return n;
 }
 
 bool qkv_trial_is_at(const qkv_trial *t, const int64_t at[QKV_TRIAL_PLACES]) {
@@ -63,7 +74,32 @@ int64_t qkv_run_samples(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], 
 qkv_estimate qkv_run_mean(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name, double error) {
     double samples[QKV_SAMPLES];
     int64_t n = qkv_run_samples(run, at, name, samples);
-    return qkv_estimate_mean(samples, n, error);
+    qkv_estimate e = qkv_estimate_mean(samples, n, error);
+    e.missing = qkv_run_missing(run, at);
+    return e;
+}
+
+qkv_estimate qkv_run_ratio(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES], const int64_t b[QKV_TRIAL_PLACES],
+                           const char *name) {
+    double of_a[QKV_SAMPLES], of_b[QKV_SAMPLES];
+    const int64_t n = qkv_run_samples(run, a, name, of_a), m = qkv_run_samples(run, b, name, of_b);
+    qkv_estimate e = qkv_estimate_ratio(of_a, of_b, n < m ? n : m);
+    e.missing = qkv_run_missing(run, a) + qkv_run_missing(run, b);
+    return e;
+}
+
+int64_t qkv_run_missing(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]) {
+    int64_t missing = 0;
+    for (int64_t i = 0; i < run->count; i++) missing += !run->trials[i].values && qkv_trial_is_at(&run->trials[i], at);
+    return missing;
+}
+
+double qkv_run_count(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name) {
+    double count = 0;
+    if (!qkv_run_has(run, at)) return NAN;
+    for (int64_t i = 0; i < run->count; i++)
+        count += qkv_trial_is_at(&run->trials[i], at) && qkv_trial_number(&run->trials[i], name) > 0;
+    return count;
 }
 
 /* ---- progress ---- */
@@ -153,11 +189,20 @@ static void say_what_lacks(const qkv_run *run, qkv_outcome *o) {
         qkv_outcome_lacks(o, "Not all of it could be measured: a training diverged, or a layer did not fit into memory.");
 }
 
+/* What was measured before somebody asked to stop is concluded from all the same, by code that would stop too (resampling). */
+static void conclude_unstopped(qkv_run *run, qkv_outcome *o) {
+    qkv_ctx *ctx = run->ctx;
+    int (*const stop)(void *) = ctx->stop;
+    ctx->stop = NULL;
+    run->experiment->conclude(run, o);
+    ctx->stop = stop;
+}
+
 static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
     qkv_outcome *o;
     QKV_TRY(qkv_outcome_create(run->ctx, &o));
     say_what_lacks(run, o);
-    run->experiment->conclude(run, o);
+    conclude_unstopped(run, o);
     const char *machine = qkv_outcome_text(o, "%s", run->machine), *setting = qkv_outcome_text(o, "%s", run->setting);
     qkv_status status = qkv_outcome_finish(o, result);
     if (status != QKV_OK) {

@@ -8,7 +8,7 @@
 enum { QKV_TRIAL_PLACES = 6, QKV_ANY = -1, QKV_SAMPLES = 128 };
 
 typedef struct qkv_trial {
-    char key[320];                /* all that the measurement depends on */
+    char key[640];                /* all that the measurement depends on */
     char what[128];               /* for people */
     int64_t at[QKV_TRIAL_PLACES]; /* arm, size, seed, ... as the experiment numbers them, from 0 */
     double weight;                /* how long it takes, beside the others */
@@ -55,6 +55,12 @@ struct qkv_run {
 /* A further trial. `key` and `what` are printed into it by the caller, through the pointer, which is valid until the next call. */
 qkv_status qkv_run_add(qkv_run *run, qkv_trial **trial) QKV_MUST_USE;
 
+/* A name as it stands in keys: of one that has more than `most` bytes (200 at most) so many of them and a hash of all. */
+typedef struct qkv_key_name {
+    char s[256];
+} qkv_key_name;
+qkv_key_name qkv_name_in_key(const char *name, int64_t most);
+
 /* Tells how far the trial at hand is, 0 .. 1, if it is time to. */
 void qkv_run_tell(qkv_run *run, double part);
 
@@ -70,8 +76,16 @@ const qkv_trial *qkv_run_find(const qkv_run *run, const int64_t at[QKV_TRIAL_PLA
 bool qkv_run_has(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]);
 double qkv_trial_number(const qkv_trial *trial, const char *name); /* NaN: not done, or has none */
 
+/* How many of them are not done. */
+int64_t qkv_run_missing(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES]);
+/* Of how many of them the number is above 0; NaN: none is done. */
+double qkv_run_count(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name);
+
 /* The number of each trial at these places, in order, NaN where it is not done. */
 int64_t qkv_run_samples(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name, double samples[QKV_SAMPLES]);
+/* The quotient of those at a by those at b, one by one, and its interval. */
+qkv_estimate qkv_run_ratio(const qkv_run *run, const int64_t a[QKV_TRIAL_PLACES], const int64_t b[QKV_TRIAL_PLACES],
+                           const char *name);
 /* Their mean and interval. */
 qkv_estimate qkv_run_mean(const qkv_run *run, const int64_t at[QKV_TRIAL_PLACES], const char *name, double error);
 

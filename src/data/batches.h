@@ -6,6 +6,7 @@
 
 #include "base/ctx.h"
 #include "base/real.h"
+#include "data/globals.h"
 
 /* All texts of a data set as token ids, one after another. */
 typedef struct qkv_ragged {
@@ -23,6 +24,8 @@ typedef struct qkv_ragged {
      * at least one. Else NULL. */
     int64_t *segment_at; /* [count + 1] */
     int32_t *segment_size;
+
+    qkv_global_rule globals; /* which of their tokens are global; no lists: batches have none */
 
     real *bag; /* [count][classes] what a bag of words says of each row; NULL: there is none */
 } qkv_ragged;

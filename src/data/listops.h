@@ -1,6 +1,7 @@
 /* Made rows with exact answers: nested list operations, by the rules of ListOps (Nangia & Bowman 2018) with the sizes of the Long
  * Range Arena (Tay et al. 2021, section 2.2): digits 0 to 9; MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10) of
- * 2 to 10 arguments, each a digit or, one time in four, another list, nested up to 10 deep. The class is the value. Rows are a
+ * 2 to 10 arguments, each a digit or, one time in four, another list, nested up to `depth` deep: with 10, as the article says, one
+ * deeper than the rows of the Arena's own program, which has digits alone from its depth 10 on. The class is the value. Rows are a
  * function of task, seed and number. */
 #ifndef QKV_DATA_LISTOPS_H
 #define QKV_DATA_LISTOPS_H

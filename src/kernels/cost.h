@@ -21,6 +21,14 @@ qkv_cost qkv_cost_gemm(int64_t m, int64_t n, int64_t k);
 qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
 qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim);
 
+/* Executed by a forward call for queries row0..row1-1 alone. */
+double qkv_executed_attend_rows(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t row0, int64_t row1, int64_t dim,
+                                int64_t value_dim);
+
+/* Executed backward for keys beside the window: the row sums of dO * O are the window's. Forward they are as a call of their own.
+ */
+double qkv_executed_attend_beside_backward(int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim);
+
 /* The useful FLOPs of these beside their products, for so many visible pairs. */
 double qkv_flops_attend_softmax(bool backward, double pairs, int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim);
 

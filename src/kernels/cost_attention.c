@@ -28,16 +28,20 @@ int64_t qkv_span_pairs(int64_t n_q, int64_t n_k, int64_t left, int64_t right) {
     return s.left < 0 ? pairs : pairs - pairs_up_to(n_q, n_k, -s.left - 1);
 }
 
-/* Pairs of the products that take blocks of queries: whole 16-key panels (scores), or first to last key (values). */
-static int64_t row_block_pairs(attend_span s, bool panels) {
+/* Pairs of the products that take blocks of queries row0..row1-1: whole 16-key panels (scores), or first to last key (values). */
+static int64_t pairs_of_rows(attend_span s, int64_t row0, int64_t row1, bool panels) {
     int64_t pairs = 0;
-    for (int64_t i = 0; i < s.n_q; i += ATTEND_ROWS) {
-        int64_t rows = min64(ATTEND_ROWS, s.n_q - i), lo, hi;
+    for (int64_t i = row0; i < row1; i += ATTEND_ROWS) {
+        int64_t rows = min64(ATTEND_ROWS, row1 - i), lo, hi;
         attend_keys_of_rows(s, i, i + rows, &lo, &hi);
         if (lo == hi) continue;
         pairs += rows * (panels ? attend_round16(hi) - lo / 16 * 16 : hi - lo);
     }
     return pairs;
+}
+
+static int64_t row_block_pairs(attend_span s, bool panels) {
+    return pairs_of_rows(s, 0, s.n_q, panels);
 }
 
 /* Pairs of the products that take blocks of keys (gradients of keys and values); blocks start at each key tile. */
@@ -63,13 +67,18 @@ double qkv_flops_attend_softmax(bool backward, double pairs, int64_t n_q, int64_
     return backward ? pairs * 4 + rows * 2 * wide + (double)n_k * (double)dim : pairs * 3 + rows * wide;
 }
 
+double qkv_executed_attend_rows(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t row0, int64_t row1, int64_t dim,
+                                int64_t value_dim) {
+    const attend_span s = attend_span_of(n_q, n_k, left, right);
+    return 2 * ((double)pairs_of_rows(s, row0, row1, true) * (double)dim +
+                (double)pairs_of_rows(s, row0, row1, false) * (double)attend_round16(value_dim));
+}
+
 qkv_cost qkv_cost_attend_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t dim, int64_t value_dim) {
-    attend_span s = attend_span_of(n_q, n_k, left, right);
-    double pairs = (double)qkv_span_pairs(n_q, n_k, left, right), wide = (double)attend_round16(value_dim);
-    double d = (double)dim, dv = (double)value_dim;
+    double pairs = (double)qkv_span_pairs(n_q, n_k, left, right), d = (double)dim, dv = (double)value_dim;
     return (qkv_cost){
         .flops = pairs * 2 * (d + dv) + qkv_flops_attend_softmax(false, pairs, n_q, n_k, dim, value_dim),
-        .executed = 2 * ((double)row_block_pairs(s, true) * d + (double)row_block_pairs(s, false) * wide),
+        .executed = qkv_executed_attend_rows(n_q, n_k, left, right, 0, n_q, dim, value_dim),
     };
 }
 
@@ -86,7 +95,14 @@ qkv_cost qkv_cost_attend_backward(int64_t n_q, int64_t n_k, int64_t left, int64_
     };
 }
 
-qkv_cost qkv_cost_attend_shaw_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t reach, int64_t dim, int64_t value_dim) {
+double qkv_executed_attend_beside_backward(int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim) {
+    if (n_q == 0 || n_k == 0) return 0;
+    return qkv_cost_attend_backward(n_q, n_k, -1, -1, dim, value_dim).executed -
+           2 * (double)n_q * (double)attend_round16(value_dim);
+}
+
+qkv_cost qkv_cost_attend_shaw_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t reach, int64_t dim,
+                                      int64_t value_dim) {
     attend_span s = attend_span_of(n_q, n_k, left, right);
     const double count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
     int64_t rows = 0; /* of blocks that see something */

@@ -70,10 +70,16 @@ typedef struct qkv_attend {
     /* Rows gathered from a longer sequence: where they stand there, [n_q] and [n_k], both or neither. Biases by distance and rotations
      * go by these; `bias` is then readable at every distance they have, and the gradient of all key tiles comes as one. */
     const int32_t *q_at, *k_at;
-    const int32_t *hole;   /* [n_q][2]: of the keys in its span, query i does not see hole[2i] .. hole[2i+1]-1. NULL: it sees all */
-    /* Vectors by distance (Shaw et al. 2018): to keys and to values come those of their distance, limited to -shaw_reach..shaw_reach.
-     * `shaw`: both, packed by attend_shaw_pack, or NULL; shaw_work: attend_shaw_work() reals, backward the same ones for all parts of
-     * a head. Not with rotations, nor with gathered rows. */
+    const int32_t *hole; /* [n_q][2]: of the keys in its span, query i does not see hole[2i] .. hole[2i+1]-1. NULL: it sees all */
+    /* Keys beside the span, gathered, n_k of them, or NULL: the softmax is over both. A description of its own for all that keys
+     * have and for k_at, q_at, hole, terms and dropout; its queries are row0..row1-1 of this one, under numbers from 0 on, and all
+     * of its keys are in their span. Widths, scale and softcap are the same. Not with shaw. Scratch for it comes in addition, of
+     * attend_beside_scratch() reals. Backward adds to its dk and dv, and its gradient of the bias comes with the window's; with
+     * parts, wait and done are called for it as for block attend_blocks(). */
+    const struct qkv_attend *beside;
+    /* Vectors by distance (Shaw et al. 2018): to keys and to values come those of their distance, limited to
+     * -shaw_reach..shaw_reach. `shaw`: both, packed by attend_shaw_pack, or NULL; shaw_work: attend_shaw_work() reals, backward the
+     * same ones for all parts of a head. Not with rotations, nor with gathered rows. */
     const real *shaw;
     int64_t shaw_reach;
     real *shaw_work;
@@ -102,6 +108,10 @@ typedef struct qkv_attend {
     void (*wait)(void *hand, int64_t block);
     void (*done)(void *hand, int64_t block);
     void *hand;
+    /* Queries above the span, gathered, n_q of them, or NULL: they see all keys but for their holes. A description of its own for
+     * all that queries have, with q_at and terms; in its `shared` are attend_shared_scratch() reals of it. wait and done are called
+     * for its blocks after all others. */
+    const struct qkv_attend *above;
 } qkv_attend;
 
 typedef enum qkv_act { QKV_KERNEL_GELU, QKV_KERNEL_GELU_TANH, QKV_KERNEL_RELU, QKV_KERNEL_SILU } qkv_act;
@@ -166,77 +176,86 @@ typedef struct qkv_adamw {
 } qkv_adamw;
 
 /* X(return type, name, parameters). The one list that makes the table, and the tests' and benchmark's walk over it. */
-#define QKV_KERNEL_LIST(X)                                                                                                 \
-    /* gemm.inc */                                                                                                         \
-    /* packs rows k0..k1-1, columns n0..n1-1 of logical B[k,n]; b[l*b_row + j*b_col]; n0 a multiple of 16 */               \
-    X(void, gemm_pack, (int64_t k, int64_t n, int64_t k0, int64_t k1, int64_t n0, int64_t n1, const real *b, int64_t b_row, \
-                        int64_t b_col, real *packed))                                                                      \
-    X(void, gemm, (const qkv_gemm *g))                                                                                     \
-    /* to[i*ldto + l] = a[l*lda + i], i < m, l < k; sum[i] += a[0][i], a[1][i], ... in one chain (NULL: none) */           \
-    X(void, gemm_turn, (int64_t k, int64_t m, const real *a, int64_t lda, real *to, int64_t ldto, real *sum))              \
-    /* attention.inc; scratch is 64-byte aligned, of attend_*_scratch() reals */                                           \
-    X(int64_t, attend_forward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                         \
-    X(void, attend_forward, (const qkv_attend *a, real *scratch))                                                          \
-    /* One query of each of n heads of a sequence, which share the keys' length, the widths, strides and spans: row0 of each; no\
-     * rotation, value_dim a multiple of 16. Heads that read the same keys and values are neighbours and equally many; keys and\
-     * values of one stand as far from the next as those of the first two. The bits of attend_forward */                     \
-    X(int64_t, attend_decode_scratch, (int64_t heads, int64_t dim, int64_t value_dim))                                     \
-    X(void, attend_decode, (const qkv_attend *heads, int64_t n, real *scratch))                                            \
-    X(int64_t, attend_backward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                        \
-    X(int64_t, attend_shared_scratch, (int64_t n_q, int64_t dim, int64_t value_dim))                                      \
-    X(int64_t, attend_blocks, (int64_t n_q)) /* of queries, that are handed on */                                         \
-    X(void, attend_backward, (const qkv_attend *a, real *scratch))                                                         \
-    /* Vectors by distance keys[2 reach + 1][dim], values[..][value_dim]: their packed size, and what a call needs for n_q queries */ \
-    X(int64_t, attend_shaw_size, (int64_t reach, int64_t dim, int64_t value_dim))                                          \
+#define QKV_KERNEL_LIST(X)                                                                                                         \
+    /* gemm.inc */                                                                                                                 \
+    /* packs rows k0..k1-1, columns n0..n1-1 of logical B[k,n]; b[l*b_row + j*b_col]; n0 a multiple of 16 */                       \
+    X(void, gemm_pack,                                                                                                             \
+      (int64_t k, int64_t n, int64_t k0, int64_t k1, int64_t n0, int64_t n1, const real *b, int64_t b_row, int64_t b_col,          \
+       real *packed))                                                                                                              \
+    X(void, gemm, (const qkv_gemm *g))                                                                                             \
+    /* to[i*ldto + l] = a[l*lda + i], i < m, l < k; sum[i] += a[0][i], a[1][i], ... in one chain (NULL: none) */                   \
+    X(void, gemm_turn, (int64_t k, int64_t m, const real *a, int64_t lda, real *to, int64_t ldto, real *sum))                      \
+    /* attention.inc; scratch is 64-byte aligned, of attend_*_scratch() reals */                                                   \
+    X(int64_t, attend_forward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                                 \
+    X(void, attend_forward, (const qkv_attend *a, real *scratch))                                                                  \
+    /* One query of each of n heads of a sequence, which share the keys' length, the widths, strides and spans: row0 of each; no   \
+     * rotation, value_dim a multiple of 16. Heads that read the same keys and values are neighbours and equally many; keys and    \
+     * values of one stand as far from the next as those of the first two. The bits of attend_forward */                           \
+    X(int64_t, attend_decode_scratch, (int64_t heads, int64_t dim, int64_t value_dim))                                             \
+    X(void, attend_decode, (const qkv_attend *heads, int64_t n, real *scratch))                                                    \
+    X(int64_t, attend_backward_scratch, (int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim))                                \
+    X(int64_t, attend_shared_scratch, (int64_t n_q, int64_t dim, int64_t value_dim))                                               \
+    X(int64_t, attend_beside_scratch, (int64_t keys, int64_t dim, int64_t value_dim)) /* both */                                   \
+    X(int64_t, attend_blocks, (int64_t n_q))                                          /* of queries, that are handed on */         \
+    X(void, attend_backward, (const qkv_attend *a, real *scratch))                                                                 \
+    /* Vectors by distance keys[2 reach + 1][dim], values[..][value_dim]: their packed size, and what a call needs for n_q queries \
+     */                                                                                                                            \
+    X(int64_t, attend_shaw_size, (int64_t reach, int64_t dim, int64_t value_dim))                                                  \
     X(void, attend_shaw_pack, (int64_t reach, int64_t dim, int64_t value_dim, const real *keys, const real *values, real *packed)) \
-    X(int64_t, attend_shaw_work, (int64_t n_q, int64_t reach, bool backward))                                              \
-    /* weights[row1-row0][n_k] of one head, plain two-pass softmax, hidden pairs 0 (for looking at) */                     \
-    X(void, attend_weights, (const qkv_attend *a, real *weights))                                                          \
-    /* Two attentions of the same rows over different keys become one: o and lse of the first are replaced by those of both. A row \
-     * of -inf saw nothing */                                                                                              \
-    X(void, attend_merge, (int64_t rows, int64_t width, real *o, int64_t o_row, real *lse, const real *o2, int64_t o2_row,  \
-                           const real *lse2))                                                                              \
-    /* norm.inc: y = (x - mean) * rstd * gamma + beta; rms: mean NULL; beta may be NULL. Saves mean[rows], rstd[rows] */   \
-    X(void, norm_forward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *beta, real epsilon, \
-                           real *y, int64_t ldy, real *mean, real *rstd))                                                  \
-    /* dx = base + ... (base NULL: 0; dx may be dy or base); adds to dgamma, dbeta (NULL: none), one ascending chain a column */ \
-    X(void, norm_backward, (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *mean,   \
-                            const real *rstd, const real *dy, int64_t lddy, const real *base, int64_t ldb, real *dx, int64_t lddx, \
-                            real *dgamma, real *dbeta))                                                                    \
-    /* activation.inc; gated: x is [rows, 2*cols] = gate | up, y = act(gate) * up [rows, cols] */                          \
-    X(void, act_forward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy)) \
-    X(void, act_backward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *dy, int64_t lddy, \
-                           real *dx, int64_t lddx))                                                                        \
-    /* pointwise.inc */                                                                                                    \
-    /* y = base + dropout(x); base NULL: 0; x, base, y may be the same buffer */                                           \
-    X(void, dropout, (int64_t rows, int64_t cols, const real *base, int64_t ldb, const real *x, int64_t ldx, real *y, int64_t ldy, qkv_dropout d)) \
-    /* y = a*x + b*y; b = 0 does not read y */                                                                             \
-    X(void, axpby, (int64_t rows, int64_t cols, real a, const real *x, int64_t ldx, real b, real *y, int64_t ldy))         \
-    /* out[c0..c1) += sum over rows of x, one ascending chain a column (bias gradients, mean pooling) */                   \
-    X(void, column_sum, (int64_t rows, int64_t c0, int64_t c1, const real *x, int64_t ldx, real *out))                     \
-    /* out[c] = max over rows (rows >= 1), which[c] = the first row that has it; NaN wins */                               \
-    X(void, column_max, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *out, int32_t *which))               \
-    X(double, sum_squares, (int64_t n, const real *x)) /* 16 lanes of real over blocks of 4096, blocks in double */        \
-    /* embedding.inc */                                                                                                    \
-    X(void, gather, (int64_t rows, int64_t cols, const real *table, int64_t ldt, const int32_t *ids, real scale, real *y, int64_t ldy)) \
-    /* dtable[ids[r]] += scale * dy[r], r ascending, for the rows with ids[r] mod parts == part; parts is a power of two */     \
-    X(void, scatter_add, (int64_t rows, int64_t cols, int32_t part, int32_t parts, const int32_t *ids, real scale, const real *dy, int64_t lddy, \
-                          real *dtable, int64_t ldt))                                                                       \
-    /* loss.inc: label-smoothed cross-entropy, target distribution (1-s) one-hot + s/cols (Szegedy et al. 2016, section 7); */ \
-    /* loss[rows]; dlogits = scale * gradient, or NULL. target[r] in 0..cols-1 */                                          \
-    X(void, cross_entropy, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int32_t *target, real smoothing, real scale, \
-                            real *loss, real *dlogits, int64_t ldd))                                                       \
-    X(void, softmax_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                  \
-    /* loss_sigmoid.inc: binary cross-entropy of a sigmoid per class; the labels of row r, ascending, are labels[label_at[r]..label_at[r+1]); */ \
-    /* targets (1-s) [label] + s/cols; a label's term is multiplied by weight[class] (NULL: 1). dlogits may be the logits or NULL */ \
-    X(void, sigmoid_loss, (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int64_t *label_at, const int32_t *labels, \
-                           const real *weight, real smoothing, real scale, real *loss, real *dlogits, int64_t ldd))        \
-    X(void, sigmoid_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                  \
-    /* recurrence.inc */                                                                                                   \
-    X(void, recur_pack, (int64_t gates, int64_t units, int64_t u0, int64_t u1, const real *weight, real *packed))          \
-    X(void, recur_forward, (const qkv_recur *r))                                                                           \
-    X(void, recur_backward, (const qkv_recur *r))                                                                          \
-    /* out[c0..c1) += sum over rows of a * b, one ascending chain a column */                                              \
+    X(int64_t, attend_shaw_work, (int64_t n_q, int64_t reach, bool backward))                                                      \
+    /* weights[row1-row0][n_k] of one head, plain two-pass softmax, hidden pairs 0 (for looking at) */                             \
+    X(void, attend_weights, (const qkv_attend *a, real *weights))                                                                  \
+    /* norm.inc: y = (x - mean) * rstd * gamma + beta; rms: mean NULL; beta may be NULL. Saves mean[rows], rstd[rows] */           \
+    X(void, norm_forward,                                                                                                          \
+      (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *beta, real epsilon, real *y,         \
+       int64_t ldy, real *mean, real *rstd))                                                                                       \
+    /* dx = base + ... (base NULL: 0; dx may be dy or base); adds to dgamma, dbeta (NULL: none), one ascending chain a column */   \
+    X(void, norm_backward,                                                                                                         \
+      (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *mean, const real *rstd,              \
+       const real *dy, int64_t lddy, const real *base, int64_t ldb, real *dx, int64_t lddx, real *dgamma, real *dbeta))            \
+    /* activation.inc; gated: x is [rows, 2*cols] = gate | up, y = act(gate) * up [rows, cols] */                                  \
+    X(void, act_forward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))  \
+    X(void, act_backward,                                                                                                          \
+      (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *dy, int64_t lddy, real *dx,    \
+       int64_t lddx))                                                                                                              \
+    /* pointwise.inc */                                                                                                            \
+    /* y = base + dropout(x); base NULL: 0; x, base, y may be the same buffer */                                                   \
+    X(void, dropout,                                                                                                               \
+      (int64_t rows, int64_t cols, const real *base, int64_t ldb, const real *x, int64_t ldx, real *y, int64_t ldy,                \
+       qkv_dropout d))                                                                                                             \
+    /* y = a*x + b*y; b = 0 does not read y */                                                                                     \
+    X(void, axpby, (int64_t rows, int64_t cols, real a, const real *x, int64_t ldx, real b, real *y, int64_t ldy))                 \
+    /* out[c0..c1) += sum over rows of x, one ascending chain a column (bias gradients, mean pooling) */                           \
+    X(void, column_sum, (int64_t rows, int64_t c0, int64_t c1, const real *x, int64_t ldx, real *out))                             \
+    /* out[c] = max over rows (rows >= 1), which[c] = the first row that has it; NaN wins */                                       \
+    X(void, column_max, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *out, int32_t *which))                       \
+    X(double, sum_squares, (int64_t n, const real *x)) /* 16 lanes of real over blocks of 4096, blocks in double */                \
+    /* embedding.inc */                                                                                                            \
+    X(void, gather,                                                                                                                \
+      (int64_t rows, int64_t cols, const real *table, int64_t ldt, const int32_t *ids, real scale, real *y, int64_t ldy))          \
+    /* dtable[ids[r]] += scale * dy[r], r ascending, for the rows with ids[r] mod parts == part; parts is a power of two */        \
+    X(void, scatter_add,                                                                                                           \
+      (int64_t rows, int64_t cols, int32_t part, int32_t parts, const int32_t *ids, real scale, const real *dy, int64_t lddy,      \
+       real *dtable, int64_t ldt))                                                                                                 \
+    /* loss.inc: label-smoothed cross-entropy, target distribution (1-s) one-hot + s/cols (Szegedy et al. 2016, section 7); */     \
+    /* loss[rows]; dlogits = scale * gradient, or NULL. target[r] in 0..cols-1 */                                                  \
+    X(void, cross_entropy,                                                                                                         \
+      (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int32_t *target, real smoothing, real scale, real *loss,  \
+       real *dlogits, int64_t ldd))                                                                                                \
+    X(void, softmax_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                          \
+    /* loss_sigmoid.inc: binary cross-entropy of a sigmoid per class; the labels of row r, ascending, are                          \
+     * labels[label_at[r]..label_at[r+1]); */                                                                                      \
+    /* targets (1-s) [label] + s/cols; a label's term is multiplied by weight[class] (NULL: 1). dlogits may be the logits or NULL  \
+     */                                                                                                                            \
+    X(void, sigmoid_loss,                                                                                                          \
+      (int64_t rows, int64_t cols, const real *logits, int64_t ld, const int64_t *label_at, const int32_t *labels,                 \
+       const real *weight, real smoothing, real scale, real *loss, real *dlogits, int64_t ldd))                                    \
+    X(void, sigmoid_rows, (int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))                          \
+    /* recurrence.inc */                                                                                                           \
+    X(void, recur_pack, (int64_t gates, int64_t units, int64_t u0, int64_t u1, const real *weight, real *packed))                  \
+    X(void, recur_forward, (const qkv_recur *r))                                                                                   \
+    X(void, recur_backward, (const qkv_recur *r))                                                                                  \
+    /* out[c0..c1) += sum over rows of a * b, one ascending chain a column */                                                      \
     X(void, column_dot, (int64_t rows, int64_t c0, int64_t c1, const real *a, int64_t lda, const real *b, int64_t ldb, real *out)) \
     /* optimizer.inc: Loshchilov & Hutter 2019, algorithm 2; decoupled decay p -= lr*decay*p */                            \
     X(void, adamw, (int64_t n, real *p, const real *g, real *m, real *v, const qkv_adamw *o))                              \

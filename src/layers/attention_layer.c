@@ -24,8 +24,15 @@ qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, con
     qkv_param_kind out = {.std = spread.out / sqrt((double)queries), .decay = true, .matrix = true};
     in.last_rows = shape->kv_heads * shape->head_dim, in.last_std = spread.value / sqrt((double)shape->dim);
     qkv_param_kind bias = {.vector = true};
-    *l = (qkv_attention_layer){.heads = shape->heads, .kv_heads = shape->kv_heads, .head_dim = shape->head_dim, .span = shape->span, .pattern = shape->pattern,
-                               .dropout = shape->attention_dropout, .site = site, .qkv = {.bias = -1, .work = QKV_WORK_PROJECTION},
+    *l = (qkv_attention_layer){.heads = shape->heads,
+                               .kv_heads = shape->kv_heads,
+                               .head_dim = shape->head_dim,
+                               .span = shape->span,
+                               .pattern = shape->pattern,
+                               .global_lists = shape->global_lists,
+                               .dropout = shape->attention_dropout,
+                               .site = site,
+                               .qkv = {.bias = -1, .work = QKV_WORK_PROJECTION},
                                .out = {.bias = -1, .work = QKV_WORK_PROJECTION}};
     QKV_TRY(qkv_reg_add(reg, prefix, "attention.qkv.weight", width, shape->dim, in, &l->qkv.weight));
     if (shape->bias) QKV_TRY(qkv_reg_add(reg, prefix, "attention.qkv.bias", 1, width, bias, &l->qkv.bias));
@@ -44,11 +51,24 @@ qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, con
 }
 
 static qkv_attention_shape shape_of(const qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch) {
-    qkv_attention_shape s = {.sequences = batch->n_seq, .q_offset = batch->offset, .k_offset = batch->offset, .heads = l->heads,
-                                 .kv_heads = l->kv_heads, .dim = l->head_dim, .value_dim = l->head_dim,
-                                 .scale = l->scale, .softcap = l->softcap, .left = l->span.left, .right = l->span.right,
-                                 .pattern = l->pattern,
-                                 .dropout = qkv_exec_dropout(x, l->dropout, l->site, batch->row_key)};
+    qkv_attention_shape s = {.sequences = batch->n_seq,
+                             .q_offset = batch->offset,
+                             .k_offset = batch->offset,
+                             .heads = l->heads,
+                             .kv_heads = l->kv_heads,
+                             .dim = l->head_dim,
+                             .value_dim = l->head_dim,
+                             .scale = l->scale,
+                             .softcap = l->softcap,
+                             .left = l->span.left,
+                             .right = l->span.right,
+                             .pattern = l->pattern,
+                             .dropout = qkv_exec_dropout(x, l->dropout, l->site, batch->row_key)};
+    if (l->global_lists) {
+        s.pattern.global_first = s.pattern.global_every = 0;
+        s.pattern.global_offset = batch->global_offset;
+        s.pattern.global_at = batch->global_at;
+    }
     qkv_relative_apply(x, l->relative, &l->position, &s);
     return s;
 }

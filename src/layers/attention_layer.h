@@ -13,6 +13,7 @@ typedef struct qkv_attention_layer {
     int64_t heads, kv_heads, head_dim;
     qkv_span span;
     qkv_pattern pattern;
+    bool global_lists;
     double dropout;
     uint64_t site;
     real scale, softcap;

@@ -26,9 +26,10 @@ typedef struct qkv_block_shape {
     bool bias;
     bool no_output; /* an attention layer alone: it ends with the heads side by side, without the projection of their concatenation */
     qkv_span span;
-    qkv_pattern pattern;    /* what is seen beside the span */
-    bool global_projection; /* global tokens have projections of their own */
-    int rope;               /* which of two sets of angles, with relative positions of that kind */
+    qkv_pattern pattern;                 /* what is seen beside the span */
+    bool global_lists;                   /* which tokens are global is told by the lists of a batch, not by the pattern */
+    bool global_projection;              /* global tokens have projections of their own */
+    int rope;                            /* which of two sets of angles, with relative positions of that kind */
     const struct qkv_relative *relative; /* terms of the scores by position (layers/positions.h), of all layers; NULL: none */
     double norm_epsilon;
     double dropout, attention_dropout;

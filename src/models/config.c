@@ -11,7 +11,7 @@
 
 /* ---- the table of fields: one line each, for the check of ranges and for both ways of JSON ---- */
 
-typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE } field_type;
+typedef enum field_type { INTEGER, REAL, BOOLEAN, CHOICE, NUMBERS } field_type;
 
 typedef struct field {
     const char *name;
@@ -86,6 +86,9 @@ static const field FIELDS[] = {
     {"dilation", INTEGER, AT(dilation), 0, 1 << 16, NULL, true, true},
     {"global_first", INTEGER, AT(global_first), 0, 1 << 24, NULL, true, true},
     {"global_every", INTEGER, AT(global_every), 0, 1 << 24, NULL, true, true},
+    {"global_at", NUMBERS, AT(global_at), 0, 1 << 24, NULL, true, true},
+    {"global_token", NUMBERS, AT(global_token), 0, 1 << 28, NULL, true, true},
+    {"global_question", BOOLEAN, AT(global_question), 0, 0, NULL, true, true},
     {"global_projection", BOOLEAN, AT(global_projection), 0, 0, NULL, true, true},
     {"random_blocks", INTEGER, AT(random_blocks), 0, QKV_RANDOM_BLOCKS_MAX, NULL, true, true},
     {"block", INTEGER, AT(block), 0, 1 << 16, NULL, true, true},
@@ -98,9 +101,18 @@ static const field FIELDS[] = {
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof *FIELDS };
 
-static int64_t *integer_at(const qkv_config *c, const field *f) { return (int64_t *)((char *)c + f->offset); }
-static double *real_at(const qkv_config *c, const field *f) { return (double *)((char *)c + f->offset); }
-static bool *boolean_at(const qkv_config *c, const field *f) { return (bool *)((char *)c + f->offset); }
+static int64_t *integer_at(const qkv_config *c, const field *f) {
+    return (int64_t *)((char *)c + f->offset);
+}
+static double *real_at(const qkv_config *c, const field *f) {
+    return (double *)((char *)c + f->offset);
+}
+static bool *boolean_at(const qkv_config *c, const field *f) {
+    return (bool *)((char *)c + f->offset);
+}
+static qkv_numbers *numbers_at(const qkv_config *c, const field *f) {
+    return (qkv_numbers *)((char *)c + f->offset);
+}
 
 /* The enums have no negative values; all are the size of an int, which the assertions hold the compiler to. */
 _Static_assert(sizeof(qkv_position) == sizeof(int) && sizeof(qkv_pooling) == sizeof(int), "enums are read through int");
@@ -120,20 +132,37 @@ static void choice_set(qkv_config *c, const field *f, int value) { memcpy((char 
 
 static bool is_zero(const qkv_config *c, const field *f) {
     switch (f->type) {
-    case INTEGER: return *integer_at(c, f) == 0;
-    case REAL: return *real_at(c, f) == 0;
-    case BOOLEAN: return !*boolean_at(c, f);
-    case CHOICE: break;
+    case INTEGER:
+        return *integer_at(c, f) == 0;
+    case REAL:
+        return *real_at(c, f) == 0;
+    case BOOLEAN:
+        return !*boolean_at(c, f);
+    case NUMBERS:
+        return numbers_at(c, f)->count == 0;
+    case CHOICE:
+        break;
     }
     return choice_get(c, f) == 0;
 }
 
 static void set_zero(qkv_config *c, const field *f) {
     switch (f->type) {
-    case INTEGER: *integer_at(c, f) = 0; break;
-    case REAL: *real_at(c, f) = 0; break;
-    case BOOLEAN: *boolean_at(c, f) = false; break;
-    case CHOICE: choice_set(c, f, 0); break;
+    case INTEGER:
+        *integer_at(c, f) = 0;
+        break;
+    case REAL:
+        *real_at(c, f) = 0;
+        break;
+    case BOOLEAN:
+        *boolean_at(c, f) = false;
+        break;
+    case CHOICE:
+        choice_set(c, f, 0);
+        break;
+    case NUMBERS:
+        *numbers_at(c, f) = (qkv_numbers){0};
+        break;
     }
 }
 
@@ -144,6 +173,17 @@ static int choice_count(const field *f) {
 }
 
 /* ---- check ---- */
+
+static qkv_status check_numbers(qkv_ctx *ctx, const qkv_numbers *n, const field *f) {
+    if (n->count < 0 || n->count > QKV_NUMBERS_MOST)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "%s has %lld numbers, at most %d are kept", f->name, (long long)n->count,
+                        QKV_NUMBERS_MOST);
+    for (int64_t i = 0; i < n->count; i++)
+        if (n->at[i] < (int64_t)f->min || n->at[i] > (int64_t)f->max || (i > 0 && n->at[i] <= n->at[i - 1]))
+            return qkv_fail(ctx, QKV_BAD_CONFIG, "%s: number %lld is %lld; they are %lld to %lld and ascend", f->name, (long long)i,
+                            (long long)n->at[i], (long long)f->min, (long long)f->max);
+    return QKV_OK;
+}
 
 static qkv_status check_field(qkv_ctx *ctx, const qkv_config *c, const field *f) {
     if (f->type == INTEGER) {
@@ -158,7 +198,8 @@ static qkv_status check_field(qkv_ctx *ctx, const qkv_config *c, const field *f)
     } else if (f->type == CHOICE) {
         int v = choice_get(c, f);
         if (v < 0 || v >= choice_count(f)) return qkv_fail(ctx, QKV_BAD_CONFIG, "%s has no choice number %d", f->name, v);
-    }
+    } else if (f->type == NUMBERS)
+        return check_numbers(ctx, numbers_at(c, f), f);
     return QKV_OK;
 }
 
@@ -215,8 +256,9 @@ static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
                                              "own, so the reach must be over %lld (or take fewer buckets)",
                         (long long)reach, (long long)buckets, (long long)buckets / 2, (long long)buckets / 2);
     if (c->position == QKV_POSITION_SHAW && reach > QKV_SHAW_REACH)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld: with position=shaw at most %d", (long long)reach, QKV_SHAW_REACH);
-    if (c->position == QKV_POSITION_SHAW && (c->dilation > 1 || c->global_first > 0 || c->global_every > 0 || c->random_blocks > 0))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld: with position=shaw at most %d", (long long)reach,
+                        QKV_SHAW_REACH);
+    if (c->position == QKV_POSITION_SHAW && (c->dilation > 1 || qkv_config_has_globals(c) || c->random_blocks > 0))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position=shaw goes with windows, not with dilation, global tokens or random blocks");
     if (c->position == QKV_POSITION_ROPE && c->head_dim < 2)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "head_dim=%lld: position=rope turns pairs of columns", (long long)c->head_dim);
@@ -232,7 +274,8 @@ static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
 
 bool qkv_config_uneven(const qkv_config *c) {
     const bool cut = c->kv_heads < QKV_ATTEND_FEW_HEADS && c->max_length > QKV_ATTEND_KEYS;
-    return !qkv_config_recurrent(c) && (cut || c->position == QKV_POSITION_T5 || c->global_projection);
+    return !qkv_config_recurrent(c) &&
+           (cut || c->position == QKV_POSITION_T5 || c->global_projection || qkv_config_global_lists(c));
 }
 
 const char *qkv_network_name(qkv_network model) { return MODELS[model]; }
@@ -262,7 +305,8 @@ qkv_config qkv_config_upper(const qkv_config *c) {
     upper.span = (qkv_span){-1, c->span.right == 0 ? 0 : -1};
     upper.dilation = upper.global_first = upper.global_every = upper.random_blocks = upper.full_every = 0;
     upper.local_rope_base = 0;
-    upper.global_projection = false;
+    upper.global_at = upper.global_token = (qkv_numbers){0};
+    upper.global_projection = upper.global_question = false;
     return upper;
 }
 
@@ -316,12 +360,28 @@ qkv_status qkv_config_check(qkv_ctx *ctx, const qkv_config *c) {
 
 /* ---- JSON ---- */
 
+static json_t *numbers_to_json(const qkv_numbers *n) {
+    json_t *list = json_array();
+    for (int64_t i = 0; list && i < n->count; i++) {
+        if (json_array_append_new(list, json_integer((json_int_t)n->at[i])) == 0) continue;
+        json_decref(list);
+        list = NULL;
+    }
+    return list;
+}
+
 static json_t *field_to_json(const qkv_config *c, const field *f) {
     switch (f->type) {
-    case INTEGER: return json_integer((json_int_t)*integer_at(c, f));
-    case REAL: return json_real(*real_at(c, f));
-    case BOOLEAN: return json_boolean(*boolean_at(c, f));
-    case CHOICE: return json_string(f->choices[choice_get(c, f)]);
+    case INTEGER:
+        return json_integer((json_int_t)*integer_at(c, f));
+    case REAL:
+        return json_real(*real_at(c, f));
+    case BOOLEAN:
+        return json_boolean(*boolean_at(c, f));
+    case CHOICE:
+        return json_string(f->choices[choice_get(c, f)]);
+    case NUMBERS:
+        return numbers_to_json(numbers_at(c, f));
     }
     return NULL;
 }
@@ -370,18 +430,38 @@ static qkv_status choice_from_json(qkv_ctx *ctx, const json_t *v, const field *f
     return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is \"%.60s\", which this version does not know", f->name, text);
 }
 
+static qkv_status numbers_from_json(qkv_ctx *ctx, const json_t *v, const field *f, qkv_numbers *numbers) {
+    const size_t count = json_array_size(v);
+    if (count > QKV_NUMBERS_MOST)
+        return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s has %zu numbers, this version knows at most %d", f->name, count,
+                        QKV_NUMBERS_MOST);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *number = json_array_get(v, i);
+        if (!json_is_integer(number))
+            return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s has an element that is not an integer", f->name);
+        numbers->at[numbers->count++] = json_integer_value(number);
+    }
+    return QKV_OK;
+}
+
 static qkv_status field_from_json(qkv_ctx *ctx, const json_t *json, const field *f, qkv_config *c) {
     const json_t *v = json_object_get(json, f->name);
     if (!v && (f->optional || (f->offset == AT(heads) && qkv_config_recurrent(c)))) return QKV_OK; /* heads: see check_heads */
     if (f->transformer && qkv_config_recurrent(c))
         return v ? qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is of no use to a model of kind %s", f->name, MODELS[c->model]) : QKV_OK;
     if (!v) return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is missing", f->name);
-    if (f->type == INTEGER && json_is_integer(v)) *integer_at(c, f) = json_integer_value(v);
-    else if (f->type == REAL && json_is_number(v)) *real_at(c, f) = json_number_value(v);
-    else if (f->type == BOOLEAN && json_is_boolean(v)) *boolean_at(c, f) = json_is_true(v);
-    else if (f->type == CHOICE && json_is_string(v)) return choice_from_json(ctx, v, f, c);
+    if (f->type == INTEGER && json_is_integer(v))
+        *integer_at(c, f) = json_integer_value(v);
+    else if (f->type == REAL && json_is_number(v))
+        *real_at(c, f) = json_number_value(v);
+    else if (f->type == BOOLEAN && json_is_boolean(v))
+        *boolean_at(c, f) = json_is_true(v);
+    else if (f->type == CHOICE && json_is_string(v))
+        return choice_from_json(ctx, v, f, c);
+    else if (f->type == NUMBERS && json_is_array(v))
+        return numbers_from_json(ctx, v, f, numbers_at(c, f));
     else {
-        static const char *const wants[] = {"an integer", "a number", "true or false", "a name"};
+        static const char *const wants[] = {"an integer", "a number", "true or false", "a name", "an array"};
         return qkv_fail(ctx, QKV_BAD_FORMAT, "config: %s is %s, expected %s", f->name, json_kind(v), wants[f->type]);
     }
     return QKV_OK;

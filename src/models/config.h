@@ -7,12 +7,16 @@
 #include <stdint.h>
 
 #include "base/ctx.h"
+#include "data/globals.h"
 #include "qkv/attention.h"
 #include "qkv/model.h"
 
 typedef struct qkv_config {
     qkv_network model;
     qkv_cell_kind cell; /* of a recurrent model */
+    /* What the biases of an LSTM's forget gates start with, where it is given; else 1. Of the start alone, so no file has it. */
+    bool forget_given;
+    double forget_bias;
     int64_t vocab, classes;
     int64_t layers, dim, heads, kv_heads, head_dim, ffn;
     int64_t max_length; /* tokens; also the rows of a learned position table */
@@ -48,12 +52,14 @@ typedef struct qkv_config {
     bool bf16;        /* linear maps and attention with bf16 operands, in training and by default later */
     qkv_span span;
     /* What is seen beside the span, and in which layers; all 0: nothing. docs/long-text.md has the patterns. */
-    int64_t dilation;                   /* neighbours stand so far apart; 0: 1 */
-    int64_t global_first, global_every; /* global tokens: the first so many, and every so many-th */
-    bool global_projection;             /* they have queries, keys and values of their own */
-    int64_t random_blocks, block;       /* blocks of keys for each block of queries; block 0: as usual */
-    int64_t full_every;                 /* layers 0, k, 2k, ... see everything */
-    double local_rope_base;             /* of the other layers; 0: as rope_base */
+    int64_t dilation;                    /* neighbours stand so far apart; 0: 1 */
+    int64_t global_first, global_every;  /* global tokens: the first so many, and every so many-th */
+    qkv_numbers global_at, global_token; /* and those at some places, and those of some ids; with them all are lists of a batch */
+    bool global_question;                /* and the first text of a pair, with the SEP behind it */
+    bool global_projection;              /* they have queries, keys and values of their own */
+    int64_t random_blocks, block;        /* blocks of keys for each block of queries; block 0: as usual */
+    int64_t full_every;                  /* layers 0, k, 2k, ... see everything */
+    double local_rope_base;              /* of the other layers; 0: as rope_base */
     double norm_epsilon;
     double dropout, attention_dropout, embedding_dropout; /* used in training only */
 } qkv_config;
@@ -64,8 +70,15 @@ typedef struct qkv_config {
 void qkv_config_settle(qkv_config *c);
 static inline bool qkv_config_recurrent(const qkv_config *c) { return c->model != QKV_NETWORK_TRANSFORMER; }
 /* Do heads mean anything? Of a recurrent model only those of attention pooling do. */
-static inline bool qkv_config_heads(const qkv_config *c) { return !qkv_config_recurrent(c) || c->pooling == QKV_POOL_ATTENTION; }
-static inline int qkv_config_directions(const qkv_config *c) { return c->model >= QKV_NETWORK_BIRNN ? 2 : 1; }
+static inline bool qkv_config_heads(const qkv_config *c) {
+    return !qkv_config_recurrent(c) || c->pooling == QKV_POOL_ATTENTION;
+}
+static inline int qkv_config_directions(const qkv_config *c) {
+    return c->model >= QKV_NETWORK_BIRNN ? 2 : 1;
+}
+static inline double qkv_config_forget(const qkv_config *c) {
+    return c->forget_given ? c->forget_bias : 1;
+}
 int64_t qkv_config_reach(const qkv_config *c);
 int64_t qkv_config_buckets(const qkv_config *c);
 /* Tokens of a text at most: without a learned table, or where that says what is beyond it, there is no end before this one. */
@@ -89,10 +102,20 @@ static inline int64_t qkv_config_attention_layers(const qkv_config *c) {
 }
 
 int64_t qkv_config_block(const qkv_config *c);
+/* All that tells which tokens are global. */
+qkv_global_rule qkv_config_globals(const qkv_config *c);
+static inline bool qkv_config_global_lists(const qkv_config *c) {
+    return c->global_at.count > 0 || c->global_token.count > 0 || c->global_question;
+}
+static inline bool qkv_config_has_globals(const qkv_config *c) {
+    return c->global_first > 0 || c->global_every > 0 || qkv_config_global_lists(c);
+}
 /* Does layer `i` see everything (to the left, in a causal model)? */
 bool qkv_config_layer_full(const qkv_config *c, int64_t i);
 /* Sets what a pattern is made of and what is 0, or all, in the configuration. */
 void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern);
+/* Refuses what is said of tokens that see less than all beside a pattern of all. */
+qkv_status qkv_config_check_full(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_span window, int64_t dilation) QKV_MUST_USE;
 qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;
 
 /* Refuses a token that is to see nothing to its right and some of it. */

@@ -2,15 +2,46 @@
 #include "models/config.h"
 #include "ops/attention_pattern.h"
 
-int64_t qkv_config_block(const qkv_config *c) { return c->block > 0 ? c->block : 64; }
+qkv_global_rule qkv_config_globals(const qkv_config *c) {
+    return (qkv_global_rule){.first = c->global_first,
+                             .every = c->global_every,
+                             .places = c->global_at,
+                             .tokens = c->global_token,
+                             .question = c->global_question};
+}
+
+int64_t qkv_config_block(const qkv_config *c) {
+    return c->block > 0 ? c->block : 64;
+}
 
 bool qkv_config_layer_full(const qkv_config *c, int64_t i) { return c->full_every > 0 && i % c->full_every == 0; }
 
-/* 64 tokens on each side; every third layer full and the bases of its angles as in ModernBERT (Warner et al. 2024, section 2.1.1 and
- * table 4); global tokens and three random blocks as in BigBird (Zaheer et al. 2020, section 4). */
+/* Of nothing that a pattern is made of is anything said. */
+static bool says_nothing(const qkv_config *c) {
+    return c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1 && !qkv_config_has_globals(c) && c->random_blocks == 0 &&
+           c->full_every == 0;
+}
+
+static bool is_for_long_text(const qkv_config *c) {
+    enum { LONG = 1024, LEAST = 3 };
+    return !qkv_config_recurrent(c) && c->segment == QKV_SEGMENT_NONE && c->max_length > LONG && c->layers >= LEAST;
+}
+
+qkv_status qkv_config_check_full(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_span window, int64_t dilation) {
+    if (pattern != QKV_PATTERN_FULL || (window.left < 0 && window.right <= 0 && dilation <= 1)) return QKV_OK;
+    if (dilation > 1)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "pattern=full and dilation=%lld contradict each other: with full every token sees all",
+                        (long long)dilation);
+    return qkv_fail(ctx, QKV_BAD_CONFIG, "pattern=full and window=%lld,%lld contradict each other: with full every token sees all",
+                    (long long)window.left, (long long)window.right);
+}
+
+/* 64 tokens on each side; every third layer full and the bases of its angles as in ModernBERT (Warner et al. 2024, section 2.1.1
+ * and table 4); global tokens and three random blocks as in BigBird (Zaheer et al. 2020, section 4). */
 void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern) {
     enum { SIDE = 64, FULL_EVERY = 3, RANDOM = 3 };
-    const bool no_globals = c->global_first == 0 && c->global_every == 0;
+    const bool no_globals = !qkv_config_has_globals(c);
+    if (pattern == QKV_PATTERN_AUTO) pattern = says_nothing(c) && is_for_long_text(c) ? QKV_PATTERN_ALTERNATING : QKV_PATTERN_FULL;
     if (pattern == QKV_PATTERN_FULL) return;
     if (c->span.left < 0 && c->span.right <= 0) c->span = (qkv_span){SIDE, c->span.right < 0 ? SIDE : 0};
     if (pattern == QKV_PATTERN_GLOBAL && no_globals) c->global_first = 1;
@@ -29,7 +60,7 @@ void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern) {
 }
 
 qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
-    const bool globals = c->global_first > 0 || c->global_every > 0, further = globals || c->random_blocks > 0;
+    const bool globals = qkv_config_has_globals(c), further = globals || c->random_blocks > 0;
     if (further && c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "%s without a window: every token sees all anyway", globals ? "global tokens" : "random_blocks");
     if (c->full_every > 0 && c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1)
@@ -39,7 +70,14 @@ qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
                         (long long)c->full_every, (long long)c->layers, (long long)c->full_every,
                         c->layers == 1 ? " (try layers=2 or more)" : "");
     if (c->global_projection && !globals)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "global_projection without global tokens: set global_first or global_every");
+        return qkv_fail(ctx, QKV_BAD_CONFIG,
+                        "global_projection without global tokens: set global_first, global_every, global_at or global_token");
+    if (c->global_token.count > 0 && c->global_token.at[c->global_token.count - 1] >= c->vocab)
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "global_token=%lld is outside of the vocabulary of %lld",
+                        (long long)c->global_token.at[c->global_token.count - 1], (long long)c->vocab);
+    if (c->global_question && (!c->pair || c->segment != QKV_SEGMENT_NONE))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "global_question is the first text of a pair: %s",
+                        c->pair ? "not with segments, which lie in one of the two" : "set pair");
     if (c->global_projection && c->qk_norm)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "global_projection and qk_norm: projections of global tokens are not normalised, set one of the two");
     if (c->random_blocks > 0 && c->dilation > 1)

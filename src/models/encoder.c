@@ -50,11 +50,27 @@ static const qkv_segment_kind NORM = {
 /* ---- building ---- */
 
 qkv_block_shape qkv_encoder_shape(const qkv_config *g) {
-    return (qkv_block_shape){.dim = g->dim, .heads = g->heads, .kv_heads = g->kv_heads, .head_dim = g->head_dim, .ffn = g->ffn,
-                             .norm = g->norm, .activation = g->activation, .norm_place = g->norm_place, .residual = g->residual,
-                             .init = g->init, .qk_norm = g->qk_norm, .unscaled = g->unscaled, .softcap = g->softcap, .bias = g->bias, .span = g->span,
-                             .pattern = {.dilation = g->dilation, .global_first = g->global_first, .global_every = g->global_every,
-                                         .random_blocks = g->random_blocks, .block = qkv_config_block(g)},
+    return (qkv_block_shape){.dim = g->dim,
+                             .heads = g->heads,
+                             .kv_heads = g->kv_heads,
+                             .head_dim = g->head_dim,
+                             .ffn = g->ffn,
+                             .norm = g->norm,
+                             .activation = g->activation,
+                             .norm_place = g->norm_place,
+                             .residual = g->residual,
+                             .init = g->init,
+                             .qk_norm = g->qk_norm,
+                             .unscaled = g->unscaled,
+                             .softcap = g->softcap,
+                             .bias = g->bias,
+                             .span = g->span,
+                             .pattern = {.dilation = g->dilation,
+                                         .global_first = g->global_first,
+                                         .global_every = g->global_every,
+                                         .random_blocks = g->random_blocks,
+                                         .block = qkv_config_block(g)},
+                             .global_lists = qkv_config_global_lists(g),
                              .global_projection = g->global_projection,
                              .norm_epsilon = g->norm_epsilon, .dropout = g->dropout, .attention_dropout = g->attention_dropout,
                              .layers = g->layers > 0 ? g->layers : 1};
@@ -101,8 +117,13 @@ static qkv_status declare_recurrent(qkv_encoder *e, qkv_reg *reg, const qkv_conf
         char prefix[48];
         snprintf(prefix, sizeof prefix, "%s.%lld.", at.name, (long long)i);
         const uint64_t site = (uint64_t)(at.first + i) * QKV_SITES_A_LAYER + QKV_SITE_RECURRENT_IN;
-        const qkv_recurrent_shape shape = {.cell = qkv_encoder_cell(g), .in = g->dim, .units = g->dim / directions, .directions = directions,
-                                           .peepholes = g->cell == QKV_CELL_PEEPHOLES, .forget = 1, .dropout = i > 0 ? g->dropout : 0};
+        const qkv_recurrent_shape shape = {.cell = qkv_encoder_cell(g),
+                                           .in = g->dim,
+                                           .units = g->dim / directions,
+                                           .directions = directions,
+                                           .peepholes = g->cell == QKV_CELL_PEEPHOLES,
+                                           .forget = qkv_config_forget(g),
+                                           .dropout = i > 0 ? g->dropout : 0};
         QKV_TRY(qkv_recurrent_declare(&e->recurrent[i], reg, prefix, &shape, site));
         QKV_TRY(qkv_net_add(&e->net, &RECURRENT, &e->recurrent[i], QKV_KEEP));
     }
@@ -119,7 +140,7 @@ static qkv_block_shape layer_shape(const qkv_config *g, const qkv_block_shape *a
     }
     shape.span = (qkv_span){-1, g->span.right == 0 ? 0 : -1};
     shape.pattern = (qkv_pattern){0};
-    shape.global_projection = false;
+    shape.global_lists = shape.global_projection = false;
     return shape;
 }
 
@@ -235,6 +256,8 @@ qkv_status qkv_encoder_check(const qkv_exec *x, const qkv_reg *reg, const qkv_co
             return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld tokens; this network takes 0 to %lld", (long long)s, (long long)n,
                             (long long)longest);
     }
+    if (qkv_config_global_lists(config) && batch->n_seq > 0 && !batch->global_offset)
+        return qkv_fail(x->ctx, QKV_INTERNAL, "a batch without lists of its global tokens for a network that needs them");
     return config->segment == QKV_SEGMENT_NONE ? QKV_OK : check_segments(x, config, batch);
 }
 

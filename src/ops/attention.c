@@ -5,7 +5,6 @@
 
 #include "kernels/cost.h"
 #include "ops/attention_job.h"
-#include "ops/split.h"
 
 static int64_t n_queries(const qkv_attention_shape *s, int64_t i) { return attend_q_from(s, i + 1) - attend_q_from(s, i); }
 static int64_t n_keys(const qkv_attention_shape *s, int64_t i) { return s->k_offset[i + 1] - s->k_offset[i]; }
@@ -97,7 +96,7 @@ static void fill(real *p, int64_t rows, int64_t cols, int64_t row, real value) {
 
 static qkv_attend describe_rows(const job *j, unit u) {
     qkv_attend a = describe(j, u.sequence, u.head);
-    qkv_range rows = qkv_chunk_range(a.n_q, qkv_attend_row_block(j, a.n_q), u.part);
+    const qkv_range rows = qkv_attend_unit_rows(j, u, a.n_q);
     a.row0 = rows.from;
     a.row1 = rows.to;
     return a;
@@ -136,8 +135,10 @@ static void decode_chunk(void *arg, int64_t chunk, int thread) {
 
 static void forward_chunk(void *arg, int64_t chunk, int thread) {
     const job *j = arg;
-    for (unit u = j->starts[chunk], end = j->starts[chunk + 1], following; qkv_attend_unit_before(u, end); u = qkv_attend_unit_next(j, u)) {
-        qkv_attend a = describe_rows(j, u), next;
+    for (unit u = j->starts[chunk], end = j->starts[chunk + 1], following; qkv_attend_unit_before(u, end);
+         u = qkv_attend_unit_next(j, u)) {
+        qkv_attend a = describe_rows(j, u), next, beside;
+        a.beside = qkv_attend_beside(j, u, u.head, thread, &a, &beside);
         if (qkv_attend_unit_expected(j, chunk, u, &following)) {
             next = describe_rows(j, following);
             a.next = &next;
@@ -161,7 +162,9 @@ static void block_done(void *hand, int64_t block) {
     qkv_par_post(&o->seen[block], o->tile + 1);
 }
 
-static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, real *scratch) {
+static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, int thread) {
+    real *scratch = j->scratch + thread * j->scratch_size, *for_above = scratch;
+    qkv_attend beside, above;
     handover hand;
     if (a->n_q == 0 || a->n_k == 0) {
         fill(a->dq, a->n_q, a->dim, a->dq_row, 0);
@@ -171,19 +174,24 @@ static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, real *
         fill(a->dv, a->n_k, a->value_dim, a->dv_row, 0);
         return;
     }
+    scratch += j->above_work;
+    a->beside = qkv_attend_beside(j, u, h, thread, a, &beside);
     if (j->split) {
         a->key0 = u.part * QKV_ATTEND_KEYS;
         a->key1 = a->key0 + QKV_ATTEND_KEYS < a->n_k ? a->key0 + QKV_ATTEND_KEYS : a->n_k;
-        const int64_t size = j->kernels->attend_shared_scratch(a->n_q, a->dim, a->value_dim);
-        a->shared = j->shared + j->shared_at[u.sequence] + h * (size + qkv_attend_shaw_shared(j, a->n_q));
-        a->shaw_work = a->shared + size;
-        hand = (handover){j->seen + j->blocks_at[u.sequence] + h * j->kernels->attend_blocks(a->n_q), u.part};
+        const int64_t size = j->kernels->attend_shared_scratch(a->n_q, a->dim, a->value_dim),
+                      further = qkv_attend_above_shared(j, u.sequence);
+        a->shared = j->shared + j->shared_at[u.sequence] + h * (size + qkv_attend_shaw_shared(j, a->n_q) + further);
+        a->shaw_work = for_above = a->shared + size; /* one of them at most */
+        hand = (handover){j->seen + j->blocks_at[u.sequence] + h * attend_handed_blocks(j, a->n_q), u.part};
         a->wait = wait_for_block;
         a->done = block_done;
         a->hand = &hand;
     }
     if (j->shaw_work > 0) a->shaw_work = scratch, scratch += j->shaw_work;
+    a->above = qkv_attend_above(j, u, h, thread, for_above, &above);
     (j->bf16 ? j->bf16->attend_backward : j->kernels->attend_backward)(a, scratch);
+    if (a->above && (!j->split || a->key1 == a->n_k)) qkv_attend_above_done(j, u, h, thread, a->above);
 }
 
 /* All query heads of one key/value head, ascending, so that dk and dv are sums in a fixed order. */
@@ -197,7 +205,7 @@ static void backward_chunk(void *arg, int64_t chunk, int thread) {
             bool same = h + 1 < (u.head + 1) * group;
             if (same || more) next = describe(j, same ? u.sequence : following.sequence, same ? h + 1 : following.head * group);
             a.next = same || more ? &next : NULL;
-            backward_head(j, u, &a, h, j->scratch + thread * j->scratch_size);
+            backward_head(j, u, &a, h, thread);
         }
     }
 }
@@ -286,6 +294,7 @@ static qkv_status window_backward(qkv_exec *x, job j, const real *lse) {
     const size_t mark = qkv_exec_mark(x);
     const bool blind = qkv_attend_has_global(j.s);
     qkv_mat seen = {.p = (real *)lse}, sorted;
+    j.global_lse = lse;
     QKV_TRY(qkv_attend_prepare(x, &j));
     qkv_attend_book(x, &j);
     QKV_TRY(window_keys(x, &j));
@@ -303,6 +312,7 @@ static qkv_status window_backward(qkv_exec *x, job j, const real *lse) {
         j.lse = sorted.p;
     }
     if (!x->plan) (j.split ? qkv_par_in_order : qkv_par)(x->ctx, j.chunks, backward_chunk, &j);
+    qkv_attend_beside_gradient(x, &j);
     qkv_attend_bias_gradient(x, &j);
     QKV_TRY(qkv_attend_shaw_gradient(x, &j));
     qkv_exec_release(x, mark);
@@ -333,19 +343,9 @@ qkv_status qkv_attend_forward(qkv_exec *x, const qkv_attention_shape *s, qkv_hea
     QKV_TRY(check(x, s));
     const qkv_attention_shape near = within(s);
     s = &near;
-    const bool further = qkv_attend_has_further(s), global = qkv_attend_has_global(s);
-    const size_t mark = qkv_exec_mark(x);
-    job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse};
-    if (further && !lse) { /* to put two passes together */
-        qkv_mat own;
-        QKV_TRY(qkv_temp(x, s->heads, s->sequences > 0 ? attend_q_from(s, s->sequences) : 0, &own));
-        j.lse = own.p;
-    }
-    QKV_TRY(window_forward(x, j, j.lse));
-    if (further) QKV_TRY(qkv_attend_further(x, &j));
-    if (global) QKV_TRY(qkv_attend_global(x, &j));
-    qkv_exec_release(x, mark);
-    return QKV_OK;
+    const job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .lse = lse};
+    QKV_TRY(window_forward(x, j, lse));
+    return qkv_attend_has_global(s) ? qkv_attend_global(x, &j) : QKV_OK;
 }
 
 qkv_status qkv_attend_backward(qkv_exec *x, const qkv_attention_shape *s, qkv_heads q, qkv_heads k, qkv_heads v, qkv_heads o,
@@ -355,9 +355,8 @@ qkv_status qkv_attend_backward(qkv_exec *x, const qkv_attention_shape *s, qkv_he
     s = &near;
     job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv, .lse = (real *)lse, .backward = true};
     QKV_TRY(window_backward(x, j, lse));
-    if (qkv_attend_has_further(s)) QKV_TRY(qkv_attend_further(x, &j));
-    if (qkv_attend_has_global(s)) QKV_TRY(qkv_attend_global(x, &j));
-    return QKV_OK;
+    if (s->pattern.random_blocks > 0 && qkv_attend_has_further(s)) QKV_TRY(qkv_attend_groups(x, &j));
+    return qkv_attend_has_global(s) && !qkv_attend_takes_above(s) ? qkv_attend_global(x, &j) : QKV_OK;
 }
 
 /* ---- for looking at ---- */

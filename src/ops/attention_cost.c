@@ -11,9 +11,9 @@ bool qkv_attend_has_global(const qkv_attention_shape *s) {
 }
 
 /* With one query a sequence everything is read once, and rounding it would cost more than the products; rotations and biases
- * by distance are terms of the f32 kernels alone, and so are gathered rows. */
+ * by distance are terms of the f32 kernels alone, and so are keys beside the window. */
 bool qkv_attend_takes_bf16(const qkv_exec *x, const qkv_attention_shape *s) {
-    return x->bf16 && x->ctx->bf16 && s->q_offset && !s->rope_cos && !s->bias && !s->shaw_keys;
+    return x->bf16 && x->ctx->bf16 && s->q_offset && !s->rope_cos && !s->bias && !s->shaw_keys && !qkv_attend_has_further(s);
 }
 
 /* The multiply-adds that the tiles compute, of one head: a sum of something for each column of queries and keys, something for
@@ -22,20 +22,31 @@ typedef struct executed {
     double neither, dim, values;
 } executed;
 
-static double executed_by(const qkv_attention_shape *s, bool bf16, bool backward, bool window, int64_t n_q, int64_t n_k, int64_t dim,
-                          int64_t value_dim) {
-    const int64_t left = window ? s->left : -1, right = window ? s->right : -1;
+/* n_q queries with n_k keys in this window. rows: of a forward call; NULL: all. */
+typedef struct call {
+    int64_t n_q, n_k, left, right;
+    const qkv_range *rows;
+    bool beside; /* no call of its own */
+} call;
+
+static double executed_by(bool bf16, bool backward, const call *c, int64_t dim, int64_t value_dim) {
     if (bf16)
-        return (backward ? qkv_executed_bf16_attend_backward : qkv_executed_bf16_attend_forward)(n_q, n_k, left, right, dim, value_dim) / 2;
-    return (backward ? qkv_cost_attend_backward : qkv_cost_attend_forward)(n_q, n_k, left, right, dim, value_dim).executed / 2;
+        return (backward ? qkv_executed_bf16_attend_backward : qkv_executed_bf16_attend_forward)(c->n_q, c->n_k, c->left, c->right,
+                                                                                                 dim, value_dim) /
+               2;
+    if (c->rows) return qkv_executed_attend_rows(c->n_q, c->n_k, c->left, c->right, c->rows->from, c->rows->to, dim, value_dim) / 2;
+    if (c->beside && backward) return qkv_executed_attend_beside_backward(c->n_q, c->n_k, dim, value_dim) / 2;
+    return (backward ? qkv_cost_attend_backward : qkv_cost_attend_forward)(c->n_q, c->n_k, c->left, c->right, dim, value_dim)
+               .executed /
+           2;
 }
 
-static void add_executed(const qkv_attention_shape *s, bool bf16, bool backward, bool window, int64_t n_q, int64_t n_k, executed *e) {
-    if (n_q == 0 || n_k == 0) return;
-    const double neither = executed_by(s, bf16, backward, window, n_q, n_k, 0, 0);
+static void add_executed(const qkv_attention_shape *s, bool bf16, bool backward, call c, executed *e) {
+    if (c.n_q == 0 || c.n_k == 0) return;
+    const double neither = executed_by(bf16, backward, &c, 0, 0);
     e->neither += neither;
-    e->dim += executed_by(s, bf16, backward, window, n_q, n_k, s->dim, 0) - neither;
-    e->values += executed_by(s, bf16, backward, window, n_q, n_k, 0, s->value_dim) - neither;
+    e->dim += executed_by(bf16, backward, &c, s->dim, 0) - neither;
+    e->values += executed_by(bf16, backward, &c, 0, s->value_dim) - neither;
 }
 
 /* What all passes compute of one sequence. */
@@ -43,15 +54,18 @@ static executed executed_of(const job *j, bool bf16, int64_t i) {
     const qkv_attention_shape *s = j->s;
     const qkv_seen seen = qkv_attention_seen(s, i);
     executed e = {0};
-    for (int64_t c = 0; c < qkv_dilation(&s->pattern); c++) {
+    for (int64_t c = 0; c < qkv_dilation(&s->pattern) && !j->groups; c++) {
         const qkv_residue r = qkv_residue_of(&seen, c);
-        add_executed(s, bf16, j->backward, true, r.n_q, r.n_k, &e);
+        add_executed(s, bf16, j->backward, (call){r.n_q, r.n_k, s->left, s->right, NULL, false}, &e);
     }
     for (int64_t g = 0, groups = qkv_attend_has_further(s) ? qkv_groups(&seen) : 0; g < groups; g++) {
         const qkv_group group = qkv_group_of(&seen, g);
-        add_executed(s, false, j->backward, false, group.rows, qkv_group_keys(&seen, &group), &e);
+        const qkv_range rows = {group.first, group.first + group.rows};
+        if (j->groups) add_executed(s, false, false, (call){seen.n_q, seen.n_k, s->left, s->right, &rows, false}, &e);
+        add_executed(s, false, j->backward, (call){group.rows, qkv_group_keys(&seen, &group), -1, -1, NULL, j->beside}, &e);
     }
-    if (qkv_attend_has_global(s)) add_executed(s, false, j->backward, false, qkv_globals(&seen) - qkv_globals_before(&seen), seen.n_k, &e);
+    const int64_t globals = qkv_attend_has_global(s) ? qkv_globals(&seen) - qkv_globals_before(&seen) : 0;
+    add_executed(s, false, j->backward, (call){globals, seen.n_k, -1, -1, NULL, false}, &e);
     return e;
 }
 

@@ -104,13 +104,20 @@ typedef struct qkv_batch {
      * the rows segment_at[i] .. segment_at[i+1] - 1. */
     const int64_t *segments, *segment_at; /* [n_seq + 1], [segments + 1] */
     const uint64_t *segment_key;          /* [segments] qkv_key2(seq_key, place) */
+    /* What an encoder with global tokens that are told one by one needs, or NULL: as in qkv_pattern (ops/attention_pattern.h), of
+     * the sequences that its layers of tokens see: of segments, where there are any. Read in a plan, too. */
+    const int64_t *global_offset, *global_at;
 } qkv_batch;
 
 /* Segments as the sequences of a batch, and as the rows of one whose sequences are the texts. The same batch where it has none. */
 static inline qkv_batch qkv_batch_lower(const qkv_batch *b) {
     if (!b->segments) return *b;
-    return (qkv_batch){
-        .n_seq = b->n_seq > 0 ? b->segments[b->n_seq] : 0, .offset = b->segment_at, .ids = b->ids, .row_key = b->row_key};
+    return (qkv_batch){.n_seq = b->n_seq > 0 ? b->segments[b->n_seq] : 0,
+                       .offset = b->segment_at,
+                       .ids = b->ids,
+                       .row_key = b->row_key,
+                       .global_offset = b->global_offset,
+                       .global_at = b->global_at};
 }
 static inline qkv_batch qkv_batch_upper(const qkv_batch *b) {
     if (!b->segments) return *b;

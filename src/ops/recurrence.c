@@ -402,13 +402,14 @@ static qkv_status check(const qkv_exec *x, const qkv_recurrence *r, const qkv_ba
     return QKV_OK;
 }
 
-/* Weights once, and of every row: gates in and out, hidden and cells, and backward what comes from above. */
+/* Each step is a product of its own and reads the weights; of every row gates in and out, hidden and cells, and backward what comes
+ * from above. */
 static void book(qkv_exec *x, const walk *w) {
     const qkv_recurrence *r = w->r;
     const double units = (double)r->units, gates = qkv_recur_gates(r->cell), directions = r->directions;
-    const double states = r->cell >= QKV_RECUR_LSTM ? 2 : 1;
+    const double states = r->cell >= QKV_RECUR_LSTM ? 2 : 1, steps = (double)(w->steps - (w->steps > 0 && !w->started));
     const double bytes =
-        directions * (gates * units * units + (double)w->rows * units * (2 * gates + states + w->backward)) * sizeof(real);
+        directions * units * (steps * gates * units + (double)w->rows * (2 * gates + states + w->backward)) * sizeof(real);
     const bool peepholes = r->cell == QKV_RECUR_LSTM && r->of[0].vector >= 0;
     const qkv_cost c =
         (w->backward ? qkv_cost_recur_backward : qkv_cost_recur_forward)(r->cell, peepholes, w->rows, w->products, r->units);

@@ -168,7 +168,10 @@ qkv_status qkv_flops_sums(const qkv_flops_walk *w, qkv_flops **out) {
     f->layers = (qkv_flops_part *)(void *)(f + 1);
     f->operations = f->layers + layers;
     f->train = w->train;
-    f->recompute = w->recompute;
+    f->recompute = qkv_saving_any(w->saving);
+    f->recompute_part = (int)w->saving.again;
+    f->recompute_every = w->saving.every;
+    f->ffn_chunk = w->saving.ffn_rows;
     snprintf(f->total.name, sizeof f->total.name, "total");
     sum_charges(&w->ledger, f, by_work);
     sum_parameters(w->x.reg, f, by_work);

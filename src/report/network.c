@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "models/encoder.h"
+#include "models/globals.h"
 
 static void __attribute__((format(printf, 2, 3))) add(char *text, const char *format, ...) {
     const size_t at = strlen(text);
@@ -32,14 +33,33 @@ static void add_span(char *text, qkv_span w, int64_t dilation) {
     if (dilation > 1 && !window) add(text, ", tokens see those that stand a multiple of %" PRId64 " away", dilation);
 }
 
-/* ", window 64,64, global tokens: the first 1 and one in 512": of the layers that do not see everything. */
-static void add_pattern(char *text, const qkv_block_shape *s, int64_t full_every) {
+/* ", global tokens: the first 1, one in 512, each \"?\"" */
+static void add_globals(char *text, const qkv_global_rule *g, const qkv_tokenizer *t) {
+    const char *between = ", global tokens: ";
+    char piece[16];
+    if (g->first > 0) add(text, "%sthe first %" PRId64, between, g->first), between = ", ";
+    if (g->every > 0) add(text, "%sone in %" PRId64, between, g->every), between = ", ";
+    for (int64_t i = 0; i < g->places.count; i++, between = " ")
+        add(text, "%s%s%" PRId64, between, i == 0 ? "number " : "", g->places.at[i]);
+    if (g->places.count > 0) between = ", ";
+    for (int64_t i = 0; i < g->tokens.count; i++, between = " ") {
+        qkv_global_token_print(t, (int32_t)g->tokens.at[i], piece, sizeof piece);
+        add(text, "%s%s", between, i == 0 ? "each " : "");
+        if (t)
+            add(text, "\"%s\"", piece);
+        else
+            add(text, "token %" PRId64, g->tokens.at[i]);
+    }
+    if (g->tokens.count > 0) between = ", ";
+    if (g->question) add(text, "%sthe first text of a pair", between);
+}
+
+/* ", window 64,64, global tokens: the first 1, one in 512": of the layers that do not see everything. */
+static void add_pattern(char *text, const qkv_block_shape *s, const qkv_global_rule *globals, const qkv_tokenizer *t,
+                        int64_t full_every) {
     const qkv_pattern *p = &s->pattern;
     add_span(text, s->span, p->dilation);
-    if (p->global_first > 0 || p->global_every > 0) add(text, ", global tokens:");
-    if (p->global_first > 0) add(text, " the first %" PRId64, p->global_first);
-    if (p->global_first > 0 && p->global_every > 0) add(text, " and");
-    if (p->global_every > 0) add(text, " one in %" PRId64, p->global_every);
+    add_globals(text, globals, t);
     if (s->global_projection) add(text, " with projections of their own");
     if (p->random_blocks > 0) add(text, ", %" PRId64 " random block%s", p->random_blocks, s_of(p->random_blocks));
     if (p->random_blocks > 0) add(text, " of %" PRId64, p->block);
@@ -102,10 +122,12 @@ void qkv_cell_words(const qkv_config *c, char text[QKV_NETWORK_WORDS]) {
     if (!qkv_config_recurrent(c)) return;
     add(text, " of %s", qkv_network_name(c->model));
     if (c->cell != QKV_CELL_PLAIN) add(text, " (%s)", cells[c->cell]);
+    if (qkv_encoder_cell(c) == QKV_RECUR_LSTM && qkv_config_forget(c) != 1)
+        add(text, ", forget bias %s", qkv_plain(qkv_config_forget(c)).s);
     if (qkv_config_directions(c) > 1) add(text, ", %" PRId64 " units a direction", c->dim / 2);
 }
 
-void qkv_network_words(const qkv_config *c, char text[QKV_NETWORK_WORDS]) {
+void qkv_network_words(const qkv_config *c, const qkv_tokenizer *tokenizer, char text[QKV_NETWORK_WORDS]) {
     static const char *const poolings[] = {"mean", "first", "max", "attention", "last"};
     const bool recurrent = qkv_config_recurrent(c);
     char cell[QKV_NETWORK_WORDS];
@@ -114,10 +136,11 @@ void qkv_network_words(const qkv_config *c, char text[QKV_NETWORK_WORDS]) {
     add(text, "%" PRId64 " layer%s%s, dim %" PRId64, c->layers, s_of(c->layers), cell, c->dim);
     if (!recurrent) {
         const qkv_block_shape shape = qkv_encoder_shape(c);
+        const qkv_global_rule globals = qkv_config_globals(c);
         add_heads(text, c->heads, c->kv_heads);
         add(text, ", ffn %" PRId64, c->ffn);
         add_block(text, c);
-        add_pattern(text, &shape, c->full_every);
+        add_pattern(text, &shape, &globals, tokenizer, c->full_every);
         add_positions(text, c);
     }
     add_segments(text, c);
@@ -125,11 +148,11 @@ void qkv_network_words(const qkv_config *c, char text[QKV_NETWORK_WORDS]) {
     if (recurrent && qkv_config_heads(c)) add_heads(text, c->heads, c->heads);
 }
 
-void qkv_attention_words(const qkv_block_shape *s, char text[QKV_NETWORK_WORDS]) {
+void qkv_attention_words(const qkv_block_shape *s, const qkv_global_rule *globals, char text[QKV_NETWORK_WORDS]) {
     text[0] = 0;
     add(text, "dim %" PRId64, s->dim);
     add_heads(text, s->heads, s->kv_heads);
     if (s->qk_norm) add(text, ", queries and keys normalised");
     if (s->softcap > 0) add(text, ", scores capped at %s", qkv_plain(s->softcap).s);
-    add_pattern(text, s, 0);
+    add_pattern(text, s, globals, NULL, 0);
 }

@@ -215,6 +215,23 @@ void qkv_claim_part(qkv_outcome_claim *c, const char *name, const qkv_asked *ask
     const int64_t i = c->parts++;
     c->name[i] = name;
     c->verdict[i] = qkv_judge(asked, ours, c->why[i], sizeof c->why[i]);
+    c->measured[i] = (qkv_compare_part){.figure = asked->figure,
+                                        .nothing = asked->nothing,
+                                        .value = ours->value,
+                                        .low = ours->low,
+                                        .high = ours->high,
+                                        .measurements = ours->count,
+                                        .missing = ours->missing};
+    c->missing += ours->missing;
+}
+
+void qkv_claim_open(qkv_outcome_claim *c, const char *name, const char *why) {
+    if (c->parts == QKV_OUTCOME_PARTS) return;
+    const int64_t i = c->parts++;
+    c->name[i] = name;
+    c->verdict[i] = QKV_CANNOT_BE_JUDGED;
+    snprintf(c->why[i], sizeof c->why[i], "%s", why);
+    c->measured[i] = (qkv_compare_part){.figure = NAN, .nothing = NAN, .value = NAN, .low = NAN, .high = NAN};
 }
 
 void qkv_claim_count(qkv_outcome_claim *c, const char *name, double good, int64_t all) {
@@ -222,6 +239,26 @@ void qkv_claim_count(qkv_outcome_claim *c, const char *name, double good, int64_
     const int64_t i = c->parts++;
     c->name[i] = name;
     c->verdict[i] = qkv_judge_count(good, all, c->why[i], sizeof c->why[i]);
+    c->measured[i] = (qkv_compare_part){.figure = (double)all, .nothing = 0, .value = good, .low = good, .high = good};
+    if (isfinite(good)) c->measured[i].measurements = all;
+}
+
+/* Of the parts, each with its reason; NULL where memory has run out. */
+static const qkv_compare_part *parts_of(qkv_outcome *o, const qkv_outcome_claim *c) {
+    qkv_compare_part *p = take(o, c->parts, sizeof *p);
+    for (int64_t i = 0; p && i < c->parts; i++) {
+        p[i] = c->measured[i];
+        p[i].name = copy(o, c->name[i]);
+        p[i].verdict = c->verdict[i];
+        p[i].why = copy(o, c->why[i]);
+    }
+    return p;
+}
+
+/* What is ours, in words: so far, where measurements are missing; what lacks, where something was not measured at all. */
+static const char *ours_of(qkv_outcome *o, const qkv_outcome_claim *c) {
+    if (strstr(c->ours, "nan")) return copy(o, c->lacks ? c->lacks : o->lacks);
+    return c->missing == 0 ? copy(o, c->ours) : qkv_outcome_text(o, "So far, and not all of it was measured: %s", c->ours);
 }
 
 void qkv_outcome_add_claim(qkv_outcome *o, const qkv_outcome_claim *c, const char *remark) {
@@ -232,17 +269,19 @@ void qkv_outcome_add_claim(qkv_outcome *o, const qkv_outcome_claim *c, const cha
                                *verdict ? " (" : "", verdict, *verdict ? ")" : "");
     }
     why = qkv_outcome_text(o, "%s%s%s%s", why, *why ? "." : "", *why && *remark ? " " : "", remark);
+    const qkv_compare_part *parts = parts_of(o, c);
     claim *n = take(o, 1, sizeof *n);
     if (!n) return;
     n->c = (qkv_compare_claim){.row = c->row,
                                .article = copy(o, c->article),
                                .says = copy(o, c->says),
                                .figure = copy(o, c->figure),
-                               .ours = copy(o, !strstr(c->ours, "nan") ? c->ours
-                                               : c->lacks              ? c->lacks
-                                                                       : o->lacks),
+                               .ours = ours_of(o, c),
                                .verdict = qkv_judge_parts(c->verdict, c->parts),
-                               .why = why};
+                               .why = why,
+                               .so_far = c->missing > 0 || strstr(c->ours, "nan"),
+                               .parts = parts ? c->parts : 0,
+                               .part = parts};
     if (o->last_claim)
         o->last_claim->next = n;
     else

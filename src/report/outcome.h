@@ -41,6 +41,8 @@ typedef struct qkv_outcome_claim {
     const char *name[QKV_OUTCOME_PARTS]; /* in front of what is said of the part; "" where there is one */
     qkv_verdict verdict[QKV_OUTCOME_PARTS];
     char why[QKV_OUTCOME_PARTS][320];
+    qkv_compare_part measured[QKV_OUTCOME_PARTS]; /* its numbers; name and why are those above */
+    int64_t missing;   /* measurements of the parts that are not there yet: then what is ours is so far */
     char ours[256];    /* "nan" where something was not measured: then `lacks` is said instead */
     const char *lacks; /* a sentence; NULL: that of the outcome */
 } qkv_outcome_claim;
@@ -48,6 +50,8 @@ typedef struct qkv_outcome_claim {
 /* Judges a further part. */
 void qkv_claim_part(qkv_outcome_claim *claim, const char *name, const qkv_asked *asked, const qkv_estimate *ours);
 void qkv_claim_count(qkv_outcome_claim *claim, const char *name, double good, int64_t all);
+/* A part that cannot be judged, for this reason, which lives as long as the outcome. */
+void qkv_claim_open(qkv_outcome_claim *claim, const char *name, const char *why);
 /* Adds the claim. `remark` (may be ""): a sentence behind all that. */
 void qkv_outcome_add_claim(qkv_outcome *o, const qkv_outcome_claim *claim, const char *remark);
 

@@ -10,8 +10,7 @@ const char *qkv_verdict_name(qkv_verdict verdict) {
 
 /* ---- estimates ---- */
 
-/* Student's t, two-sided 95 %, for n - 1 = 1, 2, ... degrees of freedom. */
-static double student(int64_t freedom) {
+double qkv_student(int64_t freedom) {
     static const double t[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
                                2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
     const int64_t count = sizeof t / sizeof *t;
@@ -19,7 +18,7 @@ static double student(int64_t freedom) {
 }
 
 qkv_estimate qkv_estimate_mean(const double *measured, int64_t count, double error) {
-    qkv_estimate e = {NAN, NAN, NAN, NAN, 0};
+    qkv_estimate e = {.value = NAN, .low = NAN, .high = NAN, .deviation = NAN};
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < count; i++)
         if (isfinite(measured[i])) sum += measured[i], e.count++;
@@ -29,9 +28,22 @@ qkv_estimate qkv_estimate_mean(const double *measured, int64_t count, double err
         if (isfinite(measured[i])) squares += (measured[i] - e.value) * (measured[i] - e.value);
     if (e.count > 1) e.deviation = sqrt(squares / (double)(e.count - 1));
     if (e.count < 2) return e;
-    const double own = student(e.count - 1) * e.deviation / sqrt((double)e.count), half = sqrt(own * own + 1.96 * 1.96 * error * error);
-    e.low = e.value - half, e.high = e.value + half;
+    const double own = qkv_student(e.count - 1) * e.deviation / sqrt((double)e.count);
+    e.low = e.value - own, e.high = e.value + own;
+    qkv_estimate_reach(&e, 1.96 * error, 1.96 * error);
     return e;
+}
+
+void qkv_estimate_reach(qkv_estimate *e, double below, double above) {
+    e->low = e->value - hypot(e->value - e->low, below);
+    e->high = e->value + hypot(e->high - e->value, above);
+}
+
+void qkv_share_limits(double share, double rows, double *low, double *high) {
+    const double z = 1.96 * 1.96, middle = (share + z / (2 * rows)) / (1 + z / rows),
+                 half = 1.96 * sqrt(share * (1 - share) / rows + z / (4 * rows * rows)) / (1 + z / rows);
+    *low = fmin(share, fmax(0, middle - half)); /* rounding must not put the share itself outside */
+    *high = fmax(share, fmin(1, middle + half));
 }
 
 qkv_estimate qkv_estimate_ratio(const double *a, const double *b, int64_t count) {
@@ -47,21 +59,56 @@ qkv_estimate qkv_estimate_ratio(const double *a, const double *b, int64_t count)
     return e;
 }
 
+static double mean_of(const double *x, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += x[i];
+    return sum / (double)count;
+}
+
+qkv_estimate qkv_estimate_slope(const double *x, int64_t points, const double *y, int64_t rounds) {
+    const double middle = mean_of(x, points);
+    double width = 0, products = 0, squares = 0, slopes[128] = {0};
+    int64_t whole = 0;
+    for (int64_t i = 0; i < points; i++) width += (x[i] - middle) * (x[i] - middle);
+    for (int64_t r = 0; r < rounds && whole < 128; r++) {
+        const double *of = y + r * points, level = mean_of(of, points);
+        double own = 0;
+        if (!isfinite(level)) continue;
+        for (int64_t i = 0; i < points; i++) {
+            own += (x[i] - middle) * (of[i] - level);
+            squares += (of[i] - level) * (of[i] - level);
+        }
+        slopes[whole++] = own / width;
+        products += own;
+    }
+    qkv_estimate e = qkv_estimate_mean(slopes, whole, 0); /* its value and deviation over rounds */
+    if (whole < 2) return e;
+    const int64_t freedom = whole * (points - 1) - 1;
+    const double left = fmax(squares - products * products / (width * (double)whole), 0),
+                 half = qkv_student(freedom) * sqrt(left / (double)freedom / (width * (double)whole));
+    e.low = e.value - half, e.high = e.value + half;
+    return e;
+}
+
 qkv_estimate qkv_estimate_quotient(const qkv_estimate *a, const qkv_estimate *b) {
     return (qkv_estimate){.value = a->value / b->value,
                           .low = a->low / b->high,
                           .high = a->high / b->low,
                           .deviation = NAN,
-                          .count = a->count < b->count ? a->count : b->count};
+                          .count = a->count < b->count ? a->count : b->count,
+                          .missing = a->missing + b->missing};
 }
 
 qkv_estimate qkv_estimate_exact(double value) {
-    return (qkv_estimate){value, value, value, NAN, 1};
+    return (qkv_estimate){.value = value, .low = value, .high = value, .deviation = NAN, .count = 1};
 }
 
 /* ---- verdicts ---- */
 
 enum { SHORT = 64 };
+
+/* Half of the interval of what holds, beside the slack, where the claim denies no value. */
+static const double PRECISE = 2.5;
 
 static const char *number(const qkv_asked *a, double x, char text[SHORT]) {
     snprintf(text, SHORT, a->format, a->scale * x);
@@ -93,7 +140,8 @@ static qkv_verdict judge_direction(const qkv_asked *a, const qkv_estimate *e, co
         return QKV_CANNOT_BE_JUDGED;
     }
     if (marked)
-        snprintf(why, size, "%s: %s the claim's %s, beyond the spread", ours, over ? "over" : "under", mark);
+        snprintf(why, size, "%s: %s the claim's %s%s", ours, over ? "over" : "under", mark,
+                 e->low < e->high ? ", beyond the spread" : "");
     else
         snprintf(why, size, "%s: %s", ours,
                  right ? "in the direction of the claim, beyond the spread" : "the other way round than the claim");
@@ -106,6 +154,11 @@ qkv_verdict qkv_judge(const qkv_asked *a, const qkv_estimate *e, char *why, size
         snprintf(why, size, "not measured");
         return QKV_CANNOT_BE_JUDGED;
     }
+    if (e->missing > 0) {
+        snprintf(why, size, "%s so far, %lld more measurement%s to come", number(a, e->value, ours), (long long)e->missing,
+                 e->missing == 1 ? " is" : "s are");
+        return QKV_CANNOT_BE_JUDGED;
+    }
     if (!isfinite(e->low) || !isfinite(e->high)) {
         snprintf(why, size, "%s by one measurement, whose spread is not known", number(a, e->value, ours));
         return QKV_CANNOT_BE_JUDGED;
@@ -116,6 +169,12 @@ qkv_verdict qkv_judge(const qkv_asked *a, const qkv_estimate *e, char *why, size
     const bool inside = e->low <= a->figure + a->slack && e->high >= a->figure - a->slack;
     const bool effect = isfinite(a->nothing) && fabs(a->figure - a->nothing) > a->slack; /* is claimed */
     const bool none = effect && e->low <= a->nothing && e->high >= a->nothing;
+    const double half = fmax(e->high - e->value, e->value - e->low), most = PRECISE * a->slack;
+    if (inside && !effect && half > most) {
+        snprintf(why, size, "%s: the claim's %s is within, but so is much else: the interval may reach %.3g to each side", ours,
+                 figure, a->scale * most);
+        return QKV_CANNOT_BE_JUDGED;
+    }
     if (inside && !none) {
         if (e->low == e->high)
             snprintf(why, size, "%s, as claimed", ours);

@@ -13,6 +13,7 @@ typedef struct qkv_estimate {
     double value, low, high; /* value NaN: not measured. low, high NaN: nothing is known of the spread */
     double deviation;        /* of a sample; NaN below two */
     int64_t count;           /* measurements */
+    int64_t missing;         /* further ones, which are not there yet: it is known, but is judged by nothing */
 } qkv_estimate;
 
 /* Mean and interval by Student's t over the measurements that are numbers; one alone has no interval. `error`: a standard error on
@@ -22,11 +23,26 @@ qkv_estimate qkv_estimate_mean(const double *measured, int64_t count, double err
 /* The same of the quotient of two positive quantities a[i] / b[i], by their logarithms. */
 qkv_estimate qkv_estimate_ratio(const double *a, const double *b, int64_t count);
 
+/* The slope of a line through y[round][point] by x[point], the same in all rounds, each of which has a level of its own: least
+ * squares, the interval by Student's t of what is left over, what is no line too. A round that lacks a point is left out; one alone
+ * has no interval. */
+qkv_estimate qkv_estimate_slope(const double *x, int64_t points, const double *y, int64_t rounds);
+
 /* The quotient of two times known by median and extremes of their repeats: the interval is that of the extremes. */
 qkv_estimate qkv_estimate_quotient(const qkv_estimate *a, const qkv_estimate *b);
 
 /* What is exact: no spread. */
 qkv_estimate qkv_estimate_exact(double value);
+
+/* A further uncertainty, which reaches so far below and above the value with 95 % confidence: added in quadrature. */
+void qkv_estimate_reach(qkv_estimate *e, double below, double above);
+
+/* Where a share lies with 95 % confidence that came out as `share` of so many rows: Wilson's interval, which knows that 200 of 200
+ * is not all. */
+void qkv_share_limits(double share, double rows, double *low, double *high);
+
+/* Student's t, two-sided 95 %; NaN below 1 degree of freedom. */
+double qkv_student(int64_t freedom);
 
 typedef struct qkv_asked {
     double figure;      /* of the claim; infinite: any size in this direction from `nothing` */
@@ -37,11 +53,12 @@ typedef struct qkv_asked {
     double scale;       /* times the value */
 } qkv_asked;
 
-/* holds: the interval contains the figure and not `nothing`.
- * in part: it contains neither, but ours is on the figure's side of `nothing`: the direction is right, the size is not.
- * does not hold: ours is on the other side, or the interval contains `nothing` and not the figure.
- * cannot be judged: both are inside the spread, or there is no spread to judge by.
- * Of a direction alone: holds where all of the interval lies on its side, does not where all of it lies on the other. */
+/* holds: the interval contains the figure and not `nothing`. Where the claim denies no value (`nothing` is NaN, or is the figure),
+ * half of the interval must also be at most 2.5 times the slack: noise is no reason to believe a figure. in part: it contains
+ * neither, but ours is on the figure's side of `nothing`: the direction is right, the size is not. does not hold: ours is on the
+ * other side, or the interval contains `nothing` and not the figure. cannot be judged: measurements are missing, or both are inside
+ * the spread, or it is too wide, or there is none to judge by. Of a direction alone: holds where all of the interval lies on its
+ * side, does not where all of it lies on the other. */
 qkv_verdict qkv_judge(const qkv_asked *asked, const qkv_estimate *ours, char *why, size_t size);
 
 /* Of a claim about `all` things, exactly known for each, that is true of `good`; NaN: some are not measured. */

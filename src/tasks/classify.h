@@ -17,7 +17,8 @@ qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *options)
 qkv_status qkv_classify_size(qkv_ctx *ctx, qkv_classify_options *options, const char *size) QKV_MUST_USE;
 qkv_status qkv_classify_model(qkv_ctx *ctx, qkv_classify_options *options, const char *model) QKV_MUST_USE;
 
-/* The network's configuration; qkv_config_check has the last word on it (heads that do not divide dim, ...). */
+/* The network's configuration; qkv_config_check has the last word on it (heads that do not divide dim, ...). Which tokens are
+ * global by what they are only a tokenizer can tell (models/globals.h): one stands for them. */
 qkv_config qkv_classify_config(const qkv_classify_options *options, int64_t vocab, int64_t classes);
 
 struct qkv_table;

@@ -98,14 +98,26 @@ static qkv_status make(qkv_ctx *ctx, qkv_bag_options *o, const qkv_bag_data *tra
     return held_out && dev->table->count > 0 ? fit_again(ctx, o, train, dev, &b->bag) : QKV_OK;
 }
 
+/* Texts that a run must be in. */
+static int64_t least_rows(const qkv_classify_options *options, int64_t rows) {
+    return options->ngram_min_rows > 0 ? options->ngram_min_rows : rows < FEW_ROWS ? 1 : 3;
+}
+
+int64_t qkv_beside_most(const qkv_classify_options *options, int64_t classes, const qkv_table *train, const qkv_table *dev) {
+    const int64_t words = (train->pool_size + dev->pool_size) / 4, kinds = options->ngrams + (train->count < FEW_ROWS);
+    int64_t runs = words * kinds / least_rows(options, train->count);
+    if (!qkv_classify_has_bag(options, classes)) return 0;
+    if (options->ngram_min_rows == 0 && runs > MOST_WEIGHTS / classes) runs = MOST_WEIGHTS / classes;
+    return runs * (int64_t)(sizeof(uint64_t) + 4 * sizeof(int32_t) + (size_t)classes * sizeof(real)) +
+           2 * dev->count * classes * (int64_t)sizeof(real);
+}
+
 qkv_status qkv_beside_make(qkv_ctx *ctx, const qkv_classify_options *options, int64_t classes, const real *class_weight,
                            const qkv_bag_data *train, const qkv_bag_data *dev, bool held_out, qkv_beside *b) {
-    const int64_t rows = train->table->count, asked = options->ngram_min_rows;
+    const int64_t rows = train->table->count;
     qkv_bag_options o = {
         .ngrams = options->ngrams,
-        .beginnings = rows < FEW_ROWS,
-        .min_rows = asked > 0 ? asked : rows < FEW_ROWS ? 1 : 3,
-        .most = asked > 0 ? 0 : MOST_WEIGHTS,
+        .beginnings = rows<FEW_ROWS, .min_rows = least_rows(options, rows), .most = options->ngram_min_rows> 0 ? 0 : MOST_WEIGHTS,
         .classes = classes,
         .weight = class_weight,
         .normalize = (qkv_normalization)options->normalize,

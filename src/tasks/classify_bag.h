@@ -31,6 +31,9 @@ static inline bool qkv_beside_is(const qkv_beside *beside) { return beside->bag.
 /* What it holds. */
 int64_t qkv_beside_bytes(const qkv_beside *beside);
 
+/* What it would hold of these rows at most: about, as if words had 4 bytes and no two were alike. */
+int64_t qkv_beside_most(const qkv_classify_options *options, int64_t classes, const qkv_table *train, const qkv_table *dev);
+
 /* A qkv_scored for logits; user: the qkv_beside. */
 void qkv_beside_keep(void *user, int64_t row, const real *logits, int64_t classes, double loss);
 /* Weighs the two (`alone`: the bag, which is all there is before the network has learned anything) and hands over the probabilities of

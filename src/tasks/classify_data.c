@@ -146,6 +146,7 @@ static qkv_status encode_start(qkv_ctx *ctx, int64_t count, encoder *e, qkv_enco
     e->capacity = e->config->max_length < 512 ? e->config->max_length : 512;
     QKV_TRY(qkv_alloc(ctx, e->capacity, sizeof *e->tokens, &e->tokens));
     out->rows.count = count;
+    out->rows.globals = qkv_config_globals(e->config);
     out->rows.offset[0] = 0;
     if (e->config->segment == QKV_SEGMENT_NONE) return QKV_OK;
     QKV_TRY(qkv_alloc(ctx, count + 1, sizeof *out->rows.segment_at, &out->rows.segment_at));

@@ -32,7 +32,8 @@ typedef struct qkv_encoded {
     int64_t cut_rows, cut_tokens; /* rows that were cut, tokens that were dropped */
 } qkv_encoded;
 
-/* Each text as the input of a model of this config, of which only pooling, max_length, pair, multi_label and the segments are read. Targets
+/* Each text as the input of a model of this config, of which only pooling, max_length, pair, multi_label, the segments and
+ * the global tokens are read. Targets
  * stay NULL. */
 qkv_status qkv_encode_texts(qkv_ctx *ctx, const qkv_config *config, const qkv_tokenizer *tokenizer, int64_t count,
                             const char *const *texts, const int64_t *lengths, qkv_encoded *encoded) QKV_MUST_USE;

@@ -33,7 +33,9 @@ typedef struct qkv_job {
     int64_t unseen_labels, unseen_rows; /* of the dev set */
     real *class_weight;                 /* [labels], NULL: all weigh the same */
     qkv_tokenizer *tokenizer;
+    qkv_numbers global_token; /* what it has for the tokens that are to be global */
     qkv_encoded train, dev;
+    bool encoded; /* both, and told of */
     qkv_pretrain_texts texts;
     qkv_beside beside;
 
@@ -63,6 +65,8 @@ typedef struct qkv_job {
 /* Reads the rows, opens the checkpoint of an interrupted run, makes tokenizer, token ids and bag, and tells of them. */
 qkv_status qkv_job_read(qkv_job *j, json_t *recorded) QKV_MUST_USE;
 void qkv_job_free_tables(qkv_job *j);
+/* Of the network, once there is a tokenizer. */
+qkv_config qkv_job_config(const qkv_job *j, int64_t vocab, int64_t classes);
 /* What pretraining reads. */
 const qkv_encoded *qkv_job_pretraining_texts(const qkv_job *j);
 

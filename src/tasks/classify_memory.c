@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cpu.h"
 
@@ -46,10 +47,18 @@ int64_t qkv_classify_reached(const qkv_ctx *ctx, int64_t used, int64_t held) {
     return ctx->most_reached - used + held + QKV_MEMORY_OF_PROGRAM - COUNTED;
 }
 
-qkv_status qkv_classify_walled(qkv_ctx *ctx, const qkv_classify_options *o, const char *doing) {
-    const int64_t least = ctx->most_wanted - ctx->most_used + o->memory;
-    return qkv_fail(ctx, QKV_NO_MEMORY, "--memory allows %s, and %s takes %s or more (--memory %s)",
-                    amount_of(o->memory).s, doing, amount_of(least).s, size_of(least).s);
+qkv_status qkv_classify_walled(qkv_ctx *ctx, const qkv_classify_options *o, const char *doing, int64_t least,
+                               const int64_t training[2]) {
+    const amount from = amount_of(training[0]), to = amount_of(training[1]), allowed = amount_of(o->memory), now = amount_of(least);
+    const bool range = strcmp(from.s, to.s) != 0;
+    if (training[1] <= least)
+        return qkv_fail(ctx, QKV_NO_MEMORY, "--memory allows %s, and %s takes %s or more (--memory %s)", allowed.s, doing, now.s,
+                        size_of(least).s);
+    return qkv_fail(ctx, QKV_NO_MEMORY,
+                    "--memory allows %s, and %s takes %s or more, the training then %s%s%s (--memory %s; less with a "
+                    "smaller --dim%s%s or --max-length)",
+                    allowed.s, doing, now.s, range ? from.s : "about ", range ? " to " : "", to.s, size_of(training[1]).s,
+                    o->tokenizer == QKV_TOKENIZER_BYTE ? "" : ", --vocab", o->ngrams > 0 ? ", --ngrams" : "");
 }
 
 static qkv_room room_with(const qkv_classify_options *o, int64_t available) {
@@ -108,6 +117,16 @@ static qkv_status cut_segments(qkv_ctx *ctx, const qkv_ragged *rows, qkv_ragged 
     return QKV_OK;
 }
 
+/* Which tokens are global hangs on what is left. */
+static qkv_status cut_ids(qkv_ctx *ctx, const qkv_ragged *rows, qkv_ragged *out) {
+    if (!qkv_globals_read(&rows->globals)) return QKV_OK;
+    QKV_TRY(qkv_alloc(ctx, out->offset[rows->count], sizeof *out->ids, &out->ids));
+    for (int64_t i = 0; i < rows->count; i++)
+        for (int64_t k = 0; k < out->offset[i + 1] - out->offset[i]; k++)
+            out->ids[out->offset[i] + k] = rows->ids[rows->offset[i] + k];
+    return QKV_OK;
+}
+
 /* Lengths cut at `most`; everything else is the same. */
 static qkv_status cut(qkv_ctx *ctx, const qkv_ragged *rows, int64_t most, qkv_ragged *out) {
     *out = *rows;
@@ -117,11 +136,13 @@ static qkv_status cut(qkv_ctx *ctx, const qkv_ragged *rows, int64_t most, qkv_ra
         int64_t n = rows->offset[i + 1] - rows->offset[i];
         out->offset[i + 1] = out->offset[i] + (n < most ? n : most);
     }
+    QKV_TRY(cut_ids(ctx, rows, out));
     return cut_segments(ctx, rows, out);
 }
 
 static void cut_free(qkv_ctx *ctx, const qkv_ragged *rows, qkv_ragged *out) {
     if (out->offset != rows->offset) qkv_free(ctx, out->offset);
+    if (out->ids != rows->ids) qkv_free(ctx, out->ids);
     if (out->segment_at != rows->segment_at) qkv_free(ctx, out->segment_at);
     if (out->segment_size != rows->segment_size) qkv_free(ctx, out->segment_size);
 }

@@ -16,8 +16,11 @@ int64_t qkv_classify_wall(qkv_ctx *ctx, const qkv_classify_options *options);
 /* The most that a run, which began with `used` bytes of the context in use and `held` of its own among them, has come to so far. */
 int64_t qkv_classify_reached(const qkv_ctx *ctx, int64_t used, int64_t held);
 
-/* QKV_NO_MEMORY, after a block was refused there while the run was `doing` this: how much it would have to be at least. */
-qkv_status qkv_classify_walled(qkv_ctx *ctx, const qkv_classify_options *options, const char *doing) QKV_MUST_USE;
+/* QKV_NO_MEMORY, after a block was refused there while the run was `doing` this, which takes `least` bytes or more: how much it
+ * would have to be, for that and for the training, which will take from so many to so many bytes, by vocabulary and linear model
+ * (0: not known). */
+qkv_status qkv_classify_walled(qkv_ctx *ctx, const qkv_classify_options *options, const char *doing, int64_t least,
+                               const int64_t training[2]) QKV_MUST_USE;
 
 /* `held`: bytes of the plan that are allocated already. */
 qkv_room qkv_classify_room(const qkv_classify_options *options, int64_t held);

@@ -4,6 +4,8 @@
 
 #include "base/number.h"
 #include "data/options.h"
+#include "models/globals.h"
+#include "models/options.h"
 #include "tasks/classify.h"
 #include "train/schedule.h"
 
@@ -26,7 +28,7 @@
     { name, QKV_OPTION_CHOICE, AT(field), fallback, 0, 0, choices, GROUP, help, needs }
 
 /* What only an encoder of attention has. */
-#define BLOCKS "model=transformer"
+#define BLOCKS QKV_NETWORK_ATTENDS
 
 /* A rate of dropout below 1: at 1 nothing would be left. */
 #define P_MAX 0.95
@@ -58,60 +60,46 @@ static const qkv_option options_list[] = {
            "kind of encoder; bi: in both directions, half of dim each"),
     CHOICE_IF("model=rnn|lstm|gru|birnn|bilstm|bigru", "cell", cell, "plain", "plain|relu|peepholes|reset-before",
               "its variants: relu of an rnn, peepholes of an lstm, reset-before of a gru"),
+    REAL_IF("model=lstm|bilstm", "forget-bias", forget_bias, "1", -100, 100,
+            "of the forget gates at the start; above 0 they begin open"),
     INT("layers", layers, "1", 1, 4096, "encoder blocks, or recurrent layers"),
     INT("dim", dim, "128", 1, 65536, "width of the model"),
     INT_IF(BLOCKS ",pooling=attention", "heads", heads, "4", 1, 4096, "attention heads, a divisor of dim"),
-    INT_IF(BLOCKS, "kv-heads", kv_heads, "0", 0, 4096, "key/value heads, a divisor of heads (0: as heads; 1: multi-query)"),
-    INT_IF(BLOCKS, "ffn", ffn, "0", 0, 1 << 20, "width inside the feed-forward layers (0: 4 * dim)"),
-    INT("ngrams", ngrams, "2", 0, 8, "longest run of words in the linear model beside the encoder (0: there is none)"),
-    INT_IF("ngrams", "ngram-min-rows", ngram_min_rows, "0", 0, 1e9, "texts a run must be in (0: 1 below 10,000 texts, else 3 or more)"),
-    CHOICE_IF(BLOCKS, "position", position, "learned", "none|sinusoidal|learned|shaw|t5|alibi|rope",
-              "how positions enter: see docs/positions.md"),
+    QKV_BLOCK_OPTIONS(AT, GROUP, BLOCKS),
+    CHOICE_IF(BLOCKS, "init", init, "scaled", "scaled|plain|large|small",
+              "initial weights of the blocks: by depth or not; poor ones"),
+    BOOL_IF(BLOCKS, "unscaled", unscaled, "no", "attention scores without the factor 1/sqrt(d): to see what it is for"),
+    BOOL_IF(BLOCKS, "bias", bias, "yes", "biases in the linear layers"),
+    QKV_PATTERN_OPTIONS(AT, GROUP, BLOCKS),
+    {"global-token", QKV_OPTION_TEXT, AT(global_token), "", 0, 0, NULL, GROUP,
+     "so does each of these tokens, with spaces between; \\n \\t \\s \\\\, <sep> (parts a pair)", BLOCKS},
+    BOOL_IF(BLOCKS " pair", "global-question", global_question, "no",
+            "so do the tokens of the first text of a pair, and the separator"),
+    QKV_POSITION_OPTIONS(AT, GROUP, BLOCKS),
+    REAL_IF(BLOCKS " position=rope", "rope-base", rope_base, "0", 0, 1e12, "the slowest pair turns by 1/base a token (0: 10000)"),
+    CHOICE_IF(BLOCKS " position=rope", "rope-pairs", rope_pairs, "half", "half|interleaved",
+              "columns that turn together: c, c+d/2; 2c, 2c+1"),
+    CHOICE_IF(BLOCKS " position=rope", "rope-stretch", rope_stretch, "none", "none|linear|ntk|yarn",
+              "of the angles, for long texts"),
+    REAL_IF("rope-stretch", "rope-factor", rope_factor, "0", 0, 1e6, "of the stretch, at least 1 (0: 1)"),
+    INT_IF("rope-stretch=yarn", "rope-length", rope_length, "0", 0, 1 << 24,
+           "tokens that the angles are made for without it (0: max-length)"),
+    REAL_IF(BLOCKS " position=rope", "local-rope-base", local_rope_base, "0", 0, 1e12,
+            "rope-base of the other layers (0: the same)"),
     CHOICE_IF(BLOCKS " position=sinusoidal", "position-layout", position_layout, "interleaved", "interleaved|split",
               "sine and cosine in turn, or all sines first"),
     CHOICE_IF(BLOCKS " position=learned", "position-beyond", position_beyond, "error", "error|clamp|tile|interpolate",
               "what a token beyond the table has, in a text read with a larger --max-length"),
-    INT_IF(BLOCKS " position=shaw|t5", "position-reach", position_reach, "0", 0, 1 << 16,
-           "distance from which on all are alike (0: shaw 16, t5 128)"),
-    INT_IF(BLOCKS " position=t5", "position-buckets", position_buckets, "0", 0, 1 << 16, "of distances, an even number (0: 32)"),
-    REAL_IF(BLOCKS " position=rope", "rope-base", rope_base, "0", 0, 1e12, "the slowest pair turns by 1/base a token (0: 10000)"),
-    CHOICE_IF(BLOCKS " position=rope", "rope-pairs", rope_pairs, "half", "half|interleaved",
-              "columns that turn together: c, c+d/2; 2c, 2c+1"),
-    REAL_IF(BLOCKS " position=rope", "rope-part", rope_part, "0", 0, 1, "share of a head's columns that turns, the first ones (0: all)"),
-    CHOICE_IF(BLOCKS " position=rope", "rope-stretch", rope_stretch, "none", "none|linear|ntk|yarn", "of the angles, for long texts"),
-    REAL_IF("rope-stretch", "rope-factor", rope_factor, "0", 0, 1e6, "of the stretch, at least 1 (0: 1)"),
-    INT_IF("rope-stretch=yarn", "rope-length", rope_length, "0", 0, 1 << 24,
-           "tokens that the angles are made for without it (0: max-length)"),
     CHOICE("pooling", pooling, "attention", "mean|first|max|attention|last", "how a text becomes one vector"),
-    CHOICE_IF(BLOCKS, "norm", norm, "layer", "layer|rms", "normalisation"),
-    CHOICE_IF(BLOCKS, "activation", activation, "gelu", "gelu|gelu-tanh|relu|silu|geglu|swiglu", "of the feed-forward layers"),
-    CHOICE_IF(BLOCKS, "norm-place", norm_place, "pre", "pre|post|sandwich",
-              "before each layer, after each residual sum, or before and after each layer"),
-    BOOL_IF(BLOCKS, "qk-norm", qk_norm, "no", "normalise each head's queries and keys"),
-    REAL_IF(BLOCKS, "softcap", softcap, "0", 0, 1e6, "attention scores x become softcap * tanh(x / softcap) (0: no cap)"),
-    CHOICE_IF(BLOCKS, "residual", residual, "plain", "plain|deepnorm|none", "what a layer is added to: see docs/training-stability.md"),
-    CHOICE_IF(BLOCKS, "init", init, "scaled", "scaled|plain|large|small", "initial weights of the blocks: by depth or not; poor ones"),
-    BOOL_IF(BLOCKS, "unscaled", unscaled, "no", "attention scores without the factor 1/sqrt(d): to see what it is for"),
-    BOOL_IF(BLOCKS, "reversible", reversible, "no", "two streams of rows, from whose end training rebuilds what it did not keep"),
-    BOOL_IF(BLOCKS, "bias", bias, "yes", "biases in the linear layers"),
-    BOOL_IF(BLOCKS, "causal", causal, "no", "a token sees itself and what stands to its left"),
-    {"window", QKV_OPTION_SPAN, AT(window), "-1,-1", 0, 0, NULL, GROUP,
-     "neighbours a token sees to its left and right, itself not counted (-1: all)", BLOCKS},
-    CHOICE_IF(BLOCKS, "pattern", pattern, "full", "full|local|global|alternating|sparse",
-              "who sees whom, by name: sets what of the following is not given (docs/long-text.md)"),
-    INT_IF(BLOCKS, "dilation", dilation, "0", 0, 65536, "neighbours of the window stand so far apart (0: 1)"),
-    INT_IF(BLOCKS, "global-first", global_first, "0", 0, 1 << 24, "the first so many tokens see all and are seen by all"),
-    INT_IF(BLOCKS, "global-every", global_every, "0", 0, 1 << 24, "so do tokens 0, k, 2k, ... (0: none)"),
-    BOOL_IF(BLOCKS, "global-projection", global_projection, "no", "such tokens have queries, keys and values of their own"),
-    INT_IF(BLOCKS, "random-blocks", random_blocks, "0", 0, 64, "blocks of tokens that each block of tokens sees beside its window"),
-    INT_IF(BLOCKS, "block", block, "0", 0, 65536, "tokens of such a block (0: 64)"),
-    INT_IF(BLOCKS, "full-every", full_every, "0", 0, 4096, "layers 0, k, 2k, ... see everything, whatever the window (0: none)"),
-    REAL_IF(BLOCKS " position=rope", "local-rope-base", local_rope_base, "0", 0, 1e12, "rope-base of the other layers (0: the same)"),
     CHOICE("segment", segment, "none", "none|words|sentences|tokens",
            "read a text segment by segment, then the vectors of the segments: for long texts"),
     INT_IF("segment=words|sentences|tokens", "segment-length", segment_length, "0", 0, 1 << 24,
            "tokens of a segment at most (0: 128, of words 16)"),
-    INT_IF("segment=words|sentences|tokens", "segment-layers", segment_layers, "0", 0, 4096, "encoder layers over the segments (0: 1)"),
+    INT_IF("segment=words|sentences|tokens", "segment-layers", segment_layers, "0", 0, 4096,
+           "encoder layers over the segments (0: 1)"),
+    INT("ngrams", ngrams, "2", 0, 8, "longest run of words in the linear model beside the encoder (0: there is none)"),
+    INT_IF("ngrams", "ngram-min-rows", ngram_min_rows, "0", 0, 1e9,
+           "texts a run must be in (0: 1 below 10,000 texts, else 3 or more)"),
 #undef GROUP
 #define GROUP "Text"
     CHOICE("tokenizer", tokenizer, "bpe", "bpe|char|byte", "trained on the training texts"),
@@ -240,11 +228,19 @@ static qkv_status check_one(qkv_ctx *ctx, const qkv_option *o, const void *optio
         break;
     }
     case QKV_OPTION_SEED:
-    case QKV_OPTION_TEXT: /* looked at by qkv_data_options_fill */
+    case QKV_OPTION_TEXT: /* looked at by qkv_data_options_fill, or by check_globals */
         return QKV_OK;
     }
     if (value >= min && value <= max) return QKV_OK; /* NaN is refused */
     return qkv_fail(ctx, QKV_BAD_CONFIG, "%s=%s is not in %s .. %s", o->name, qkv_plain(value).s, qkv_plain(min).s, qkv_plain(max).s);
+}
+
+static qkv_status check_globals(qkv_ctx *ctx, const qkv_classify_options *o) {
+    int64_t tokens;
+    if (!memchr(o->global_at, 0, sizeof o->global_at) || !memchr(o->global_token, 0, sizeof o->global_token))
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global-at or global-token is not ended by a NUL");
+    QKV_TRY(qkv_numbers_check(ctx, "global-at", o->global_at, QKV_LONGEST - 1));
+    return qkv_global_tokens_count(ctx, o->global_token, &tokens);
 }
 
 qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *o) {
@@ -259,66 +255,38 @@ qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *o) {
         return qkv_fail(ctx, QKV_BAD_CONFIG, "pretrain: in a %s a hidden token is told from what stands to its left alone; try model=bi%s",
                         qkv_network_name((qkv_network)o->model), qkv_network_name((qkv_network)o->model));
     QKV_TRY(qkv_config_check_causal(ctx, o->causal, o->window));
+    QKV_TRY(qkv_config_check_full(ctx, (qkv_pattern_kind)o->pattern, o->window, o->dilation));
+    QKV_TRY(check_globals(ctx, o));
     qkv_config c = qkv_classify_config(o, o->vocab, 2);
     return qkv_config_check(ctx, &c);
 }
 
 qkv_config qkv_classify_config(const qkv_classify_options *o, int64_t vocab, int64_t classes) {
     qkv_config c = {
-        .model = (qkv_network)o->model,
-        .cell = (qkv_cell_kind)o->cell,
+        QKV_NETWORK_FIELDS(o),
         .vocab = vocab,
         .classes = classes,
         .layers = o->layers,
-        .dim = o->dim,
-        .heads = o->heads,
-        .kv_heads = o->kv_heads > 0 ? o->kv_heads : o->heads,
-        .head_dim = o->heads > 0 && o->dim > o->heads ? o->dim / o->heads : 1,
-        .ffn = o->ffn > 0 ? o->ffn : 4 * o->dim,
         .max_length = o->max_length,
+        .forget_given = true,
+        .forget_bias = o->forget_bias,
         .ngrams = qkv_classify_has_bag(o, classes) ? o->ngrams : 0,
-        .position = (qkv_position)o->position,
         .position_layout = (qkv_position_layout)o->position_layout,
-        .position_beyond = (qkv_position_beyond)o->position_beyond,
-        .position_reach = o->position_reach,
-        .position_buckets = o->position_buckets,
         .rope_base = o->rope_base,
         .rope_pairs = (qkv_rope_pairs)o->rope_pairs,
-        .rope_part = o->rope_part,
         .rope_stretch = (qkv_rope_stretch)o->rope_stretch,
         .rope_factor = o->rope_factor,
         .rope_length = o->rope_length,
-        .pooling = (qkv_pooling)o->pooling,
-        .norm = (qkv_norm)o->norm,
-        .activation = (qkv_activation)o->activation,
-        .norm_place = (qkv_norm_place)o->norm_place,
-        .residual = (qkv_residual_kind)o->residual,
+        .local_rope_base = o->local_rope_base,
         .init = (qkv_initial)o->init,
-        .qk_norm = o->qk_norm != 0,
         .unscaled = o->unscaled != 0,
-        .softcap = o->softcap,
-        .reversible = o->reversible != 0,
         .bias = o->bias != 0,
         .segment = (qkv_segmentation)o->segment,
-        .segment_length = o->segment_length,
-        .segment_layers = o->segment_layers,
-        .multi_label = o->multi_label != 0,
         .pair = o->pair != 0,
-        .bf16 = o->dtype == QKV_COMPUTE_BF16,
-        .span = {o->window.left, o->causal ? 0 : o->window.right},
-        .dilation = o->dilation,
-        .global_first = o->global_first,
-        .global_every = o->global_every,
-        .global_projection = o->global_projection != 0,
-        .random_blocks = o->random_blocks,
-        .block = o->block,
-        .full_every = o->full_every,
-        .local_rope_base = o->local_rope_base,
-        .norm_epsilon = 1e-5,
-        .dropout = o->dropout,
-        .attention_dropout = o->attention_dropout,
-        .embedding_dropout = o->embedding_dropout,
+        .global_question = o->global_question != 0,
     };
+    (void)qkv_numbers_parse(o->global_at, QKV_LONGEST - 1, &c.global_at);
+    if (o->global_token[strspn(o->global_token, " ")]) (void)qkv_numbers_add(&c.global_token, QKV_TOKEN_UNK);
     qkv_config_preset(&c, (qkv_pattern_kind)o->pattern);
     qkv_config_settle(&c);
     return c;

@@ -3,6 +3,7 @@
 
 #include "base/cpu.h"
 #include "data/folds.h"
+#include "models/globals.h"
 #include "tasks/classify_job.h"
 #include "tasks/classify_memory.h"
 
@@ -56,8 +57,14 @@ static qkv_status train_tokenizer(qkv_job *j) {
     return status;
 }
 
+qkv_config qkv_job_config(const qkv_job *j, int64_t vocab, int64_t classes) {
+    qkv_config config = qkv_classify_config(j->o, vocab, classes);
+    config.global_token = j->global_token;
+    return config;
+}
+
 static qkv_status encode(qkv_job *j, const qkv_table *table, qkv_encoded *out) {
-    qkv_config config = qkv_classify_config(j->o, 0, 0);
+    const qkv_config config = qkv_job_config(j, 0, 0);
     return qkv_encode_table(j->ctx, &config, j->tokenizer, table, 0, table->count, j->labels.text, j->labels.size, j->labels.count,
                             out);
 }
@@ -169,13 +176,15 @@ qkv_status qkv_job_read(qkv_job *j, json_t *recorded) {
     QKV_TRY(weigh_classes(j));
     j->doing = "learning the tokenizer";
     QKV_TRY(train_tokenizer(j));
+    QKV_TRY(qkv_global_tokens_find(j->ctx, j->tokenizer, j->o->global_token, &j->global_token));
     j->doing = "cutting the texts into tokens";
     QKV_TRY(encode(j, &j->train_table, &j->train));
     QKV_TRY(encode(j, &j->dev_table, &j->dev));
-    const qkv_config config = qkv_classify_config(j->o, 0, 0);
+    const qkv_config config = qkv_job_config(j, 0, 0);
     QKV_TRY(qkv_pretrain_encode(j->ctx, &config, j->tokenizer, &j->texts));
     QKV_TRY(note_unseen(j));
     QKV_TRY(report_data(j));
+    j->encoded = true;
     j->doing = "learning the linear model (--ngrams 0 leaves it out)";
     QKV_TRY(learn_bag(j));
     j->doing = "training";

@@ -43,12 +43,16 @@ static qkv_status write_checkpoint(void *self, const qkv_train_state *state) {
 
 /* ---- model ---- */
 
-static qkv_status make_net(qkv_job *j) {
-    qkv_config config = qkv_classify_config(j->o, qkv_tokenizer_vocab(j->tokenizer), j->labels.count);
+static qkv_status make_net_of(qkv_job *j, int64_t vocab) {
+    qkv_config config = qkv_job_config(j, vocab, j->labels.count);
     QKV_TRY(qkv_classifier_create(j->ctx, &config, false, &j->plain));
     j->net = j->plain;
-    qkv_network_words(&config, j->words);
+    qkv_network_words(&config, j->tokenizer, j->words);
     return QKV_OK;
+}
+
+static qkv_status make_net(qkv_job *j) {
+    return make_net_of(j, qkv_tokenizer_vocab(j->tokenizer));
 }
 
 static qkv_status make_model(qkv_job *j) {
@@ -283,33 +287,111 @@ static qkv_status run_task(qkv_job *j) {
     return qkv_loop_run(j->ctx, &task, &options, j->callbacks, bytes, NULL, &j->result);
 }
 
-static qkv_status need_of(qkv_job *j, qkv_way way, int64_t *bytes) {
+static qkv_status need_of(qkv_job *j, int64_t vocab, qkv_way way, int64_t *bytes) {
     int64_t base;
-    QKV_TRY(make_net(j));
+    QKV_TRY(make_net_of(j, vocab));
     QKV_TRY(prepare_task(j, &base));
     const qkv_task task = task_of(j);
     const qkv_loop_options options = loop_options(j);
     return qkv_loop_need(j->ctx, &task, &options, base, way, bytes);
 }
 
-/* The job with other options and lengths, as far as its plan. */
+/* This job, a copy of one that goes on, as far as its plan. */
+static qkv_status need_at(qkv_job *j, int64_t vocab, qkv_way way, int64_t *bytes) {
+    j->plain = NULL;
+    j->gather = (qkv_gather){0};
+    j->scorer = (qkv_scorer){0};
+    j->counts = (qkv_counts){0};
+    j->tuner = (qkv_tuner){0};
+    qkv_status status = need_of(j, vocab, way, bytes);
+    free_buffers(j);
+    qkv_counts_free(j->ctx, &j->counts);
+    qkv_tuner_free(j->ctx, &j->tuner);
+    qkv_classifier_free(j->plain);
+    return status;
+}
+
+/* The job with other options and lengths. */
 static qkv_status need(void *self, const qkv_classify_options *o, const qkv_ragged *train, const qkv_ragged *dev, qkv_way way,
                        int64_t *bytes) {
     qkv_job other = *(const qkv_job *)self;
     other.o = o;
     other.train.rows = *train;
     other.dev.rows = *dev;
-    other.plain = NULL;
-    other.gather = (qkv_gather){0};
-    other.scorer = (qkv_scorer){0};
-    other.counts = (qkv_counts){0};
-    other.tuner = (qkv_tuner){0};
-    qkv_status status = need_of(&other, way, bytes);
-    free_buffers(&other);
-    qkv_counts_free(other.ctx, &other.counts);
-    qkv_tuner_free(other.ctx, &other.tuner);
-    qkv_classifier_free(other.plain);
+    return need_at(&other, qkv_tokenizer_vocab(other.tokenizer), way, bytes);
+}
+
+/* ---- where a limit is reached before there is a plan ---- */
+
+/* One row of `length` tokens, with one label; the arrays are the caller's. */
+typedef struct one_row {
+    int64_t offset[2], label_at[2], segment_at[2];
+    int32_t target, *segment_size;
+} one_row;
+
+static qkv_status make_row(qkv_job *j, int64_t length, one_row *r, qkv_ragged *rows) {
+    const qkv_config config = qkv_job_config(j, 1, 1);
+    const int64_t size = qkv_config_segment_length(&config), segments = size > 0 ? (length + size - 1) / size : 0;
+    *r = (one_row){.offset = {0, length}, .label_at = {0, 1}, .segment_at = {0, segments}};
+    *rows = (qkv_ragged){.count = 1, .offset = r->offset, .target = &r->target};
+    if (j->o->multi_label) rows->label_at = r->label_at, rows->labels = &r->target;
+    if (size == 0) return QKV_OK;
+    QKV_TRY(qkv_alloc(j->ctx, segments, sizeof *r->segment_size, &r->segment_size));
+    for (int64_t i = 0; i < segments; i++) r->segment_size[i] = (int32_t)(i + 1 < segments ? size : length - i * size);
+    rows->segment_at = r->segment_at, rows->segment_size = r->segment_size;
+    return QKV_OK;
+}
+
+/* The least way of a training with this vocabulary, of one row; and ids, 4 bytes for about as many of a text. */
+static qkv_status plan_ahead(const qkv_job *j, int64_t vocab, int64_t length, int64_t *bytes) {
+    qkv_job other = *j;
+    one_row r;
+    const qkv_way way = qkv_budget_least(qkv_classify_room(j->o, 0));
+    if (other.labels.count < 2) other.labels.count = 2;
+    other.train = other.dev = (qkv_encoded){0};
+    QKV_TRY(make_row(&other, length, &r, &other.train.rows));
+    other.dev.rows = other.train.rows;
+    const qkv_status status = need_at(&other, vocab, way, bytes);
+    qkv_free(j->ctx, r.segment_size);
+    *bytes += j->train_table.pool_size + j->dev_table.pool_size;
     return status;
+}
+
+/* Tokens of a row at most, by what is read so far: a token has a byte or more. Before any is, those of a long text as they usually
+ * are. */
+static int64_t longest_ahead(const qkv_job *j) {
+    enum { LONG_TEXT = 1024 };
+    const qkv_table *const tables[] = {&j->train_table, &j->dev_table};
+    int64_t most = 0;
+    for (int t = 0; t < 2; t++)
+        for (int64_t i = 0; i < tables[t]->count; i++)
+            if (tables[t]->rows[i].text_size + 2 > most) most = tables[t]->rows[i].text_size + 2;
+    if (most == 0) most = LONG_TEXT;
+    return most < j->o->max_length ? most : j->o->max_length;
+}
+
+/* Of the rows, where they are encoded already; before that as little and as much as they may come to. */
+static qkv_status plan_range(qkv_job *j, int64_t training[2]) {
+    const qkv_classify_options *o = j->o;
+    const int64_t few = o->tokenizer == QKV_TOKENIZER_CHAR ? QKV_TOKEN_SPECIALS + 1 : QKV_TOKEN_SPECIALS + 256,
+                  many = o->tokenizer == QKV_TOKENIZER_BYTE ? few : o->vocab,
+                  known = j->tokenizer ? qkv_tokenizer_vocab(j->tokenizer) : 0;
+    if (!j->encoded) QKV_TRY(plan_ahead(j, known > 0 ? known : few, 1, &training[0]));
+    if (!j->encoded) return plan_ahead(j, known > 0 ? known : many, longest_ahead(j), &training[1]);
+    const qkv_way way = qkv_budget_least(qkv_classify_room(o, held_bytes(j)));
+    QKV_TRY(need(j, o, &j->train.rows, &j->dev.rows, way, &training[0]));
+    training[1] = training[0];
+    return QKV_OK;
+}
+
+static qkv_status refuse_ahead(qkv_job *j, int64_t wall) {
+    const int64_t least = j->ctx->most_wanted - j->ctx->most_used + j->o->memory;
+    int64_t training[2] = {0, 0};
+    j->ctx->most_used = wall; /* a plan takes next to nothing */
+    if (!j->doing || plan_range(j, training) != QKV_OK) training[0] = training[1] = 0;
+    if (training[1] > 0 && !qkv_beside_is(&j->beside))
+        training[1] += qkv_beside_most(j->o, j->labels.count > 1 ? j->labels.count : 2, &j->train_table, &j->dev_table);
+    return qkv_classify_walled(j->ctx, j->o, j->doing, least, training);
 }
 
 /* ---- pretraining ---- */
@@ -337,11 +419,23 @@ static qkv_status pretrain(qkv_job *j) {
     return qkv_pretrain_notes(j->ctx, j->pretrained.record, &j->notes);
 }
 
+/* What nobody asked for. */
+static void note_pattern(const qkv_job *j) {
+    const qkv_config *c = qkv_classifier_config(j->net);
+    if (j->o->pattern != QKV_PATTERN_AUTO || c->full_every == j->o->full_every) return;
+    qkv_log(j->ctx,
+            "texts of up to %lld tokens: one layer in %lld sees all of a text, the others %lld tokens %s (--pattern full: all "
+            "layers see all)",
+            (long long)c->max_length, (long long)c->full_every, (long long)c->span.left,
+            c->span.right == 0 ? "to the left" : "on each side");
+}
+
 static qkv_status fit(qkv_job *j, json_t *recorded) {
     QKV_TRY(qkv_classify_check(j->ctx, j->o));
     QKV_TRY(qkv_job_read(j, recorded));
     QKV_TRY(make_net(j));
     if (bf16_of(j)) qkv_bf16_note(j->ctx);
+    note_pattern(j);
     QKV_TRY(pretrain(j));
     qkv_status status = run_task(j);
     if (j->result.usable && (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC)) {
@@ -363,7 +457,7 @@ qkv_status qkv_classify_fit_rows(qkv_ctx *ctx, const qkv_classify_options *optio
     const int64_t wall = qkv_classify_wall(ctx, options);
     if (options->memory > 0) ctx->most_used -= source->held; /* they are used already, and of the run all the same */
     qkv_status status = fit(&j, recorded);
-    if (status == QKV_NO_MEMORY && options->memory > 0 && ctx->most_wanted > 0) status = qkv_classify_walled(ctx, options, j.doing);
+    if (status == QKV_NO_MEMORY && options->memory > 0 && ctx->most_wanted > 0) status = refuse_ahead(&j, wall);
     ctx->most_used = wall;
     if (status == QKV_OK || status == QKV_STOPPED || status == QKV_NUMERIC) {
         *model = j.model;

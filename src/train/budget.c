@@ -1,7 +1,5 @@
 #include "train/budget.h"
 
-#include <math.h>
-
 typedef struct search {
     const qkv_budget *b;
     qkv_choice *best;
@@ -31,22 +29,10 @@ static qkv_status try_level(search *s, qkv_saving saving, bool whole, int64_t le
 
 enum { LEVELS = 6 };
 
-static int64_t square_root(int64_t layers) {
-    const int64_t root = (int64_t)floor(sqrt((double)layers) + 0.5);
-    return root > 1 ? root : 1;
-}
-
 static int levels_of(const qkv_room *r, qkv_saving level[LEVELS]) {
     const int64_t rows = r->ffn_rows, parts = rows > 0 ? rows : QKV_FFN_ROWS;
-    level[0] = (qkv_saving){QKV_AGAIN_NOTHING, 0, rows};
-    switch (r->recompute) {
-    case QKV_RECOMPUTE_NONE: return 1;
-    case QKV_RECOMPUTE_BLOCKS: level[0].every = r->every > 1 ? r->every : 1; return 1;
-    case QKV_RECOMPUTE_SQRT: level[0].every = square_root(r->layers); return 1;
-    case QKV_RECOMPUTE_ATTENTION: level[0].again = QKV_AGAIN_ATTENTION; return 1;
-    case QKV_RECOMPUTE_POINTWISE: level[0].again = QKV_AGAIN_POINTWISE; return 1;
-    case QKV_RECOMPUTE_AUTO: break;
-    }
+    level[0] = qkv_saving_of(r->recompute, r->every, rows, r->layers);
+    if (r->recompute != QKV_RECOMPUTE_AUTO) return 1;
     if (r->recurrent) {
         level[1] = (qkv_saving){QKV_AGAIN_NOTHING, 1, 0};
         return 2;

@@ -6,17 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ops/exec.h"
-
-/* The order is the order of the names in the option table. */
-typedef enum qkv_recompute_policy {
-    QKV_RECOMPUTE_NONE,
-    QKV_RECOMPUTE_BLOCKS,
-    QKV_RECOMPUTE_SQRT, /* units of about sqrt(layers) blocks (Chen et al. 2016) */
-    QKV_RECOMPUTE_ATTENTION,
-    QKV_RECOMPUTE_POINTWISE,
-    QKV_RECOMPUTE_AUTO
-} qkv_recompute_policy;
+#include "models/saving.h"
 
 /* What a run may do to fit. All 0: nothing, there is no limit. */
 typedef struct qkv_room {
@@ -62,8 +52,5 @@ qkv_status qkv_budget_choose(const qkv_budget *budget, qkv_choice *choice) QKV_M
 
 /* The last of them. */
 qkv_way qkv_budget_least(qkv_room room);
-
-/* Is anything computed again? */
-static inline bool qkv_saving_any(qkv_saving s) { return s.again != QKV_AGAIN_NOTHING || s.every > 0 || s.ffn_rows > 0; }
 
 #endif

@@ -28,6 +28,11 @@ static qkv_status make_segments(qkv_ctx *ctx, const qkv_ragged *data, qkv_gather
     return qkv_alloc(ctx, g->max_segments, sizeof *g->segment_key, &g->segment_key);
 }
 
+static qkv_status make_globals(qkv_ctx *ctx, qkv_gather *g) {
+    QKV_TRY(qkv_alloc(ctx, (g->segments ? g->max_segments : g->max_rows) + 1, sizeof *g->global_offset, &g->global_offset));
+    return qkv_alloc(ctx, g->max_tokens, sizeof *g->global_at, &g->global_at);
+}
+
 qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch_tokens, int64_t max_rows, qkv_gather *g) {
     *g = (qkv_gather){0};
     int64_t longest = qkv_longest_row(data->offset, data->count);
@@ -43,6 +48,7 @@ qkv_status qkv_gather_create(qkv_ctx *ctx, const qkv_ragged *data, int64_t batch
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_rows, sizeof *g->seq_key, &g->seq_key);
     if (status == QKV_OK) status = qkv_alloc(ctx, g->max_tokens, sizeof *g->row_key, &g->row_key);
     if (status == QKV_OK && data->segment_at) status = make_segments(ctx, data, g);
+    if (status == QKV_OK && qkv_globals_listed(&data->globals)) status = make_globals(ctx, g);
     if (status != QKV_OK) qkv_gather_free(ctx, g);
     return status;
 }
@@ -58,6 +64,8 @@ void qkv_gather_free(qkv_ctx *ctx, qkv_gather *g) {
     qkv_free(ctx, g->segments);
     qkv_free(ctx, g->segment_at);
     qkv_free(ctx, g->segment_key);
+    qkv_free(ctx, g->global_offset);
+    qkv_free(ctx, g->global_at);
     *g = (qkv_gather){0};
 }
 
@@ -84,6 +92,23 @@ static void gather_segments(qkv_gather *g, const qkv_ragged *data, const int64_t
     }
 }
 
+/* By what the tokens of the data are, whatever is hidden or dropped of them afterwards. */
+static void gather_globals(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count) {
+    int64_t sequence = 0, n = 0;
+    g->global_offset[0] = 0;
+    for (int64_t s = 0; s < count; s++) {
+        const int64_t end = data->offset[rows[s] + 1];
+        const int64_t last = data->segment_at ? data->segment_at[rows[s] + 1] : 1;
+        int64_t at = data->offset[rows[s]];
+        for (int64_t i = data->segment_at ? data->segment_at[rows[s]] : 0; i < last; i++) {
+            const int64_t size = data->segment_at ? data->segment_size[i] : end - at;
+            n += qkv_globals_list(&data->globals, data->ids + at, size, g->global_at + n);
+            g->global_offset[++sequence] = n;
+            at += size;
+        }
+    }
+}
+
 void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count, bool plan, qkv_batch *batch) {
     int64_t at = 0;
     g->offset[0] = 0;
@@ -100,6 +125,7 @@ void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows,
     }
     if (data->label_at && !plan) gather_labels(g, data, rows, count);
     if (data->segment_at) gather_segments(g, data, rows, count, plan);
+    if (g->global_offset) gather_globals(g, data, rows, count);
     *batch = (qkv_batch){
         .n_seq = count,
         .offset = g->offset,
@@ -109,6 +135,8 @@ void qkv_gather_rows(qkv_gather *g, const qkv_ragged *data, const int64_t *rows,
         .segments = g->segments,
         .segment_at = g->segment_at,
         .segment_key = g->segment_key,
+        .global_offset = g->global_offset,
+        .global_at = g->global_at,
     };
 }
 

@@ -201,7 +201,7 @@ for option in --causal --weights --lse --scale=1 --window=1,1 --heads=1 --kv-hea
     run 2 attend --example "$option"
     has err "^qkv attend: ${option%=*} does not go with --example$"
 done
-for option in --layer=0 --head=0; do
+for option in --layer=0 --head=0 --max-length=8 --rope-stretch=ntk; do
     run 2 attend --q q --k k --v v "$option"
     has err "^qkv attend: ${option%=*} does not go with --q, --k and --v$"
     run 2 attend --example "$option"

@@ -3,6 +3,12 @@
 set -m
 little="--quick --seconds 0.01 --threads 1"
 
+# Bare, it says what there is.
+run 2 bench
+empty out
+has err 'qkv bench \[peak\|gemm\|'
+has err '--quick'
+
 # The list, without measuring.
 run 0 bench --list
 empty err
@@ -10,6 +16,8 @@ for name in gemm.nt gemm.tn attention.forward attention.backward attention.decod
     has out "^$name(,|  )"
 done
 has out '^attention\.backward, causal  n 1024 d 64 heads 8 window -1,0$'
+has out '^attention\.forward, global  n 131072 d 64 heads 8 global first 1 global every 512 window 64,64$'
+has out '^attention\.backward, sparse  n 512 d 64 heads 8 global first 64 random blocks 3 of 64 window 64,64$'
 has out '^train\.step  n 512 d 512 heads 8 batch 16 layers 6 ffn 2048 dropout 0\.1$'
 all=$(lines out)
 run 0 bench --list --quick
@@ -18,12 +26,21 @@ run 0 bench attention.decode --list
 hasnt out '^attention\.(for|back)ward'
 run 0 bench attention --n 2048 --list
 is "cases of a size" "$(lines out)" 3
+run 0 bench attention --n 2048 --window 8,8 --global-first 2 --global-every 64 --list
+is "cases with global tokens" "$(lines out)" 2
+has out '^attention\.backward  n 2048 d 64 heads 8 global first 2 global every 64 window 8,8$'
+run 0 bench attention.forward --window 8,8 --random-blocks 2 --list
+has out 'random blocks 2 of 64 window 8,8$'
 run 0 bench peak --list
 has out '^multiply-adds f32$'
 has out '^L2, copy$'
 is "ceilings" "$(lines out)" 14
 
 # The table.
+# shellcheck disable=SC2086
+run 0 bench attention.forward --n 64 --dim 16 --heads 1 --window 4,4 --global-first 1 --random-blocks 1 --block 8 $little --json j
+is "global tokens" "$(json j cases.0.global_first)" 1
+is blocks "$(json j cases.0.random_blocks)" 1
 # shellcheck disable=SC2086
 run 0 bench gemm.nt --m 9 --n 33 --k 17 $little
 has out '^ceilings, measured; threads +1$'
@@ -74,6 +91,14 @@ run 2 bench gemm --heads 8
 has err "heads is not a size of 'gemm'"
 run 2 bench --n 100
 has err "n is not a size of 'all'"
+run 2 bench attention --global-first 1
+has err 'global tokens without a window: every token sees all anyway'
+run 2 bench attention.decode --window 8,8
+has err 'are of attention\.forward and attention\.backward, not of attention\.decode'
+run 2 bench attention --window 8,8 --block 16
+has err 'block=16 is of random-blocks'
+run 2 bench layer --global-every 4
+has err "global-every is not a size of 'layer'"
 run 2 bench gemm --m 0
 has err '--m=0: expected a whole number from 1 to'
 run 2 bench gemm --m 99999999999

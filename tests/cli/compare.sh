@@ -22,6 +22,11 @@ for key in machine setting version summary tables.0.title claims.0.says claims.0
     [ -n "$(json j $key)" ] || fail "no $key"
 done
 is table "$(json j tables.0.key)" order
+# Numbers too, not only sentences.
+is "parts" "$(json j claims.0.parts.0.name)" "without positions equal within rounding"
+is "of all arms" "$(json j claims.0.parts.0.figure)/$(json j claims.0.parts.0.value)/$(json j claims.0.parts.0.n)" 1.0/1.0/1
+is "verdict of a part" "$(json j claims.0.parts.1.verdict)" holds
+is "so far" "$(json j claims.0.so_far)" false
 is cells "$(json j cells)" "$(json j done)"
 at_least "difference without positions" "$(json j tables.0.rows.0.rows)" 0
 has page.html '^<!DOCTYPE html>'
@@ -57,7 +62,7 @@ is "cells of two runs" "$(lines both)" $((1 + 12 * $(json a cells)))
 # A file that nobody asked for goes when all is done, unless somebody else's work is in it.
 cp both qkv-compare-order.cells
 run 0 compare order --seeds 6
-has err '^qkv-compare-order.cells stays: it has what other runs measured \(60\)$'
+has err '^qkv-compare-order.cells stays: it has what other runs measured \(66\)$'
 is "lines that stay" "$(lines qkv-compare-order.cells)" "$(lines both)"
 rm qkv-compare-order.cells
 
@@ -72,6 +77,15 @@ last="qkv compare order > /dev/full"
 is "exit code with a full disk" $? 1
 has err 'standard output: No space left on device'
 rm -f qkv-compare-order.cells
+# A file of results is there whole or not at all: it takes the place of what stood there, and nobody sees a part of it.
+mkdir full
+echo old > full/j
+ln full/j before
+run 0 compare order --seeds 1 --threads 1 --json full/j
+is "the new one" "$(json full/j experiment)" order
+is "the old one" "$(cat before)" old
+is "files in its folder" "$(ls -A full)" j
+rm -r full before
 printf 'label\ttext\n' > data.tsv
 run 1 compare order --resume data.tsv
 has err 'data.tsv: is not a file of cells'
@@ -123,5 +137,6 @@ for signal in INT:130 TERM:143; do
     has err '^qkv compare heads --threads 1 --quick --resume kept --json j$'
     at_least "done" "$(json j done)" 1
     is "verdict of what is exact" "$(json j claims.0.verdict)" "holds in part"
+    is "so far" "$(json j claims.0.so_far)/$(json j claims.1.so_far)" false/true
 done
 finish

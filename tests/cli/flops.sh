@@ -50,12 +50,38 @@ run 0 flops --layers 1 --dim 8 --heads 2 --vocab 10 --position none --no-bias --
 is "biases" $((with - $(json out parameters.total))) $((3 * 8 + 8 + 32 + 8 + 3 * 8))
 
 # A whole network, by layer, trained, recomputed.
-run 0 flops --layers 2 --dim 64 --heads 4 --seq 33-95 --batch 3 --train --recompute --by layer --no-time
-has out '^3 sequences of 33 to 95 tokens, 192 in all; forward, backward, update, blocks recomputed, f32$'
+run 0 flops --layers 2 --dim 64 --heads 4 --seq 33-95 --batch 3 --train --recompute blocks --by layer --no-time
+has out '^3 sequences of 33 to 95 tokens, 192 in all; forward, backward, update, f32; blocks computed again$'
 for part in embedding encoder.0 encoder.1 norm pooling head loss optimizer total forward backward recompute optimizer; do has out "^$part +"; done
 run 0 flops --layers 2 --dim 64 --heads 4 --seq 33-95 --batch 3 --train --json --no-time
 is recompute "$(json out macs.passes.recompute)" 0
 at_least backward "$(json out macs.passes.backward)" "$(json out macs.passes.forward)"
+# What is computed again instead of being kept: more operations, less memory; kept ones cost what they cost without.
+again="--layers 4 --dim 64 --heads 4 --seq 200 --batch 3 --train --json --no-time"
+# shellcheck disable=SC2086
+run 0 flops $again
+kept="$(json out macs.passes.forward) $(json out macs.passes.backward)"
+peak=$(json out memory.activations)
+for ways in 'pointwise|pointwise 0 0|' 'attention|attention 0 0|' 'attention --ffn-chunk 64|attention 0 64|' 'sqrt|none 2 0|' \
+    'blocks --recompute-every 3|none 3 0|' 'blocks|none 1 0|'; do
+    way=${ways%%|*} said=${ways#*|}
+    # shellcheck disable=SC2086
+    run 0 flops $again --recompute $way
+    is "of $way" "$(json out recompute) $(json out recompute_part) $(json out recompute_every) $(json out ffn_chunk)" "true ${said%|}"
+    is "passes of $way" "$(json out macs.passes.forward) $(json out macs.passes.backward)" "$kept"
+    at_least "operations of $way" "$(json out flops.passes.recompute)" 1
+    at_least "memory without $way" "$peak" "$(($(json out memory.activations) + 1))"
+done
+# shellcheck disable=SC2086
+run 0 flops --layers 2 --dim 64 --train --recompute blocks --recompute-every 2 --ffn-chunk 1 --no-time
+has out ' update, f32; blocks computed again, 2 in a row; feed-forward by 1 row$'
+# A table shorter than the texts.
+run 2 flops --layers 1 --dim 64 --seq 100 --max-length 40 --no-time
+has err 'sequence 0 has 100 tokens; this network takes 0 to 40'
+for beyond in clamp tile interpolate; do
+    run 0 flops --layers 1 --dim 64 --seq 100 --max-length 40 --position-beyond $beyond --vocab 10 --no-time --json
+    is "rows of the tables" "$(json out parameters.layers.embedding)" $(((10 + 40) * 64))
+done
 run 0 flops --model bigru --dim 64 --seq 5 --no-time
 has out '^one layer alone of bigru, 32 units a direction, dim 64$'
 has out '^recurrence +'
@@ -142,14 +168,13 @@ run 2 flops "$model" --format tsv
 has err '--format has no effect without --data$'
 run 2 flops "$model" --seq 4 --data texts
 has err '--seq has no effect with --data texts$'
-run 2 flops "$model" --recompute
+run 2 flops "$model" --recompute blocks
 has err '--recompute has no effect without --train$'
 run 2 flops "$model" --seq 25
 has err 'sequence 0 has 25 tokens; this network takes 0 to 24'
 run 2 flops "$model" --dim 64
 has err '^qkv flops: --dim is of a network that is described, and MODEL is one$'
 run 2 flops "$model" --bias
-run 2 flops "$model" --measure
 run 1 flops "$QKV_MODELS/train.tsv"
 
 # Wrong use.
@@ -171,8 +196,20 @@ has err '--ffn has no effect without --layers'
 run 2 flops --layers 1 --no-output-projection
 has err '--output-projection has no effect with --layers 1'
 run 2 flops --model lstm --causal
-run 2 flops --layers 1 --recompute
+run 2 flops --layers 1 --recompute sqrt
 has err '--recompute has no effect without --train'
+run 2 flops --layers 1 --train --recompute auto
+has err 'recompute=auto: expected one of none.blocks.sqrt.attention.pointwise'
+run 2 flops --layers 1 --train --recompute-every 2
+has err '--recompute-every has no effect without --recompute blocks'
+run 2 flops --train --ffn-chunk 64
+has err '--ffn-chunk has no effect without --layers'
+run 2 flops --model lstm --layers 2 --train --recompute attention
+has err 'recompute=attention has no effect on layers of lstm; try recompute=blocks'
+run 2 flops --layers 2 --train --reversible --recompute blocks
+has err '--recompute has no effect with --reversible$'
+run 2 flops --layers 2 --position-beyond tile
+has err '--position-beyond has no effect without --max-length'
 run 2 flops --data x
 has err '--data has no effect without MODEL'
 run 2 flops --lengths lengths --batch 3
@@ -205,24 +242,27 @@ has out '^time +at least [0-9.e-]+ [mu]?s: the useful multiply-adds at the FMA p
 has out '^ +at most [0-9.]+ [kMGT]?tokens/s$'
 run 0 flops --dim 32 --heads 2 --seq 16 --threads 1 --measure --json
 is threads "$(json out time.threads)" 1
-is case "$(json out time.case)" layer.forward
+at_least passes "$(json out time.passes)" 3
 at_least floor "$(json out time.floor_s)" 1e-12
 at_least expected "$(json out time.expected_s)" 1e-12
 at_least share "$(json out time.share)" 1e-9
-run 0 flops --dim 32 --heads 2 --kv-heads 1 --seq 16 --causal --threads 1 --train --measure --json
-is case "$(json out time.case)" layer.both
-run 0 flops --layers 1 --dim 32 --heads 2 --seq 16 --threads 1 --measure
-has out 'that predict\.encoder of this size reached just now$'
-for kind in rnn lstm gru; do
-    run 0 flops --model $kind --dim 32 --seq 16 --batch 2 --threads 1 --measure --json
-    is case "$(json out time.case)" recurrence.$kind
-    at_least share "$(json out time.share)" 1e-9
-done
-run 0 flops --model lstm --dim 32 --seq 16 --threads 1 --train --measure --json
-is case "$(json out time.case)" recurrence.lstm-both
-run 2 flops --model bilstm --measure
-run 2 flops --model rnn --cell relu --measure
-run 2 flops --model lstm --layers 1 --measure
+# A real pass of whatever is described, and of a model on a file of texts.
+while read -r what; do
+    # shellcheck disable=SC2086
+    run 0 flops $what --dim 32 --seq 16 --threads 2 --measure
+    has out '^ +expected [0-9.e-]+ [mu]?s, the median of [0-9,]+ passes just now: [0-9.]+ % of that peak$'
+done << 'END'
+--heads 2 --kv-heads 1 --causal --train
+--heads 2 --layers 1 --pattern sparse --train --recompute blocks
+--model bilstm --train
+--model rnn --cell relu --batch 2
+--model gru --cell reset-before --layers 2 --dtype bf16
+END
+run 0 flops "$model" --data "$QKV_MODELS/texts.txt" --measure --threads 2
+has out '^ +expected .* of that peak$'
+run 2 flops --measure --no-time
+run 2 flops --json --by layer
+has err '--by has no effect with --json$'
 # A machine that is not this one.
 run 0 flops --dim 512 --heads 8 --seq 1024 --peak 19500
 has out '^time +at least 220 us: the useful multiply-adds at the peak that was given, 19\.5 TFLOP/s$'

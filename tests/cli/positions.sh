@@ -20,6 +20,12 @@ for position in none sinusoidal learned shaw t5 alibi rope; do
     cmp -s out short && fail "with $position the rest of the text changes nothing"
     run 0 test "$position" "$train" --max-length 64 --bootstrap 0 --threads 1
     run 0 embed "$position" long.txt --max-length 64 --threads 1
+    run 0 attend "$position" "$long" --json --threads 1
+    has err 'the text has [0-9]* tokens; the model reads the first 8'
+    run 0 attend "$position" "$long" --max-length 64 --json --threads 1
+    empty err
+    sum=$(json out weights.21 | tr -d '[] ' | tr ',' '\n' | awk '{ s += $1 } END { printf "%d %.3f", NR, s }')
+    is "weights of the last token" "$sum" "22 1.000"
 done
 
 # A learned table ends, unless something is said of what comes after it.
@@ -29,13 +35,21 @@ run 0 predict learned long.txt --max-length 6 --threads 1
 for beyond in clamp tile interpolate; do
     run 0 predict learned long.txt --top 3 --max-length 64 --position-beyond $beyond --threads 1
     mv out $beyond
+    run 0 attend learned "$long" --max-length 64 --position-beyond $beyond --threads 1
+    mv out map.$beyond
 done
 checks=$((checks + 1))
 cmp -s clamp tile && fail "clamped and tiled positions are the same"
+checks=$((checks + 1))
+cmp -s map.clamp map.tile && fail "clamped and tiled positions give the same map"
+run 2 attend learned "$long" --max-length 64
+has err 'learned: max_length=64: this model has learned positions for 8 tokens'
 # shellcheck disable=SC2086
 run 0 train classify "$train" -o tiled $quick --position-beyond tile
 run 0 predict tiled long.txt --top 3 --max-length 64 --threads 1
 same out tile
+run 0 attend tiled "$long" --max-length 64 --threads 1
+same out map.tile
 run 0 info tiled --json
 is "what is beyond" "$(json out config.position_beyond)" tile
 run 2 predict rope long.txt --position-beyond clamp
@@ -54,6 +68,7 @@ for stretch in ntk yarn; do
     run 0 predict rope long.txt --top 3 --max-length 64 --rope-stretch $stretch --threads 1
     checks=$((checks + 1))
     cmp -s out linear && fail "$stretch does what linear does"
+    run 0 attend rope "$long" --max-length 64 --rope-stretch $stretch --threads 1
 done
 run 2 predict rope long.txt --rope-factor 3
 has err 'rope_factor=3 has no effect without a rope_stretch'

@@ -17,6 +17,18 @@ done
 run 0 train classify "$train" -o cell --model lstm --cell peepholes --dim 16 --steps 2
 run 0 info cell
 has out '^  cell  *peepholes$'
+# A forget-gate bias of the start: the usual 1 makes the same file as none, 0 another one; the network in it is the same.
+for bias in 0 1 usual; do
+    run 0 train classify "$train" -o "forget-$bias" --model lstm --dim 16 --steps 2 --ngrams 0 $([ $bias = usual ] || echo "--forget-bias $bias")
+    [ $bias != 0 ] || has err '1 layer of lstm, forget bias 0, dim 16,'
+    [ $bias = 0 ] || has err '1 layer of lstm, dim 16,'
+    run 0 predict "forget-$bias" "$train"
+    cp out "said-$bias"
+    run 0 info "forget-$bias" --json
+    is "bias in the network" "$(grep -c forget_bias out)" 0
+done
+cmp -s said-1 said-usual || fail "--forget-bias 1 is not the usual one"
+! cmp -s said-0 said-1 || fail "--forget-bias 0 changed nothing"
 run 0 train classify "$train" -o pre --model bigru --cell reset-before --dim 16 --steps 2 --pretrain 0.1 --pooling max
 # Without attention pooling there are no heads to divide the width.
 run 0 train classify "$train" -o odd --model lstm --dim 33 --steps 2 --pooling mean
@@ -40,6 +52,8 @@ done << 'END'
 --model rnn --attention-dropout 0.1|2 --attention-dropout has no effect with --model rnn
 --cell relu|2 --cell has no effect without --model rnn
 --model gru --cell peepholes|2 cell=peepholes is of model=lstm or bilstm, not of gru
+--model gru --forget-bias 1|2 --forget-bias has no effect with --model gru
+--model lstm --forget-bias 1e9|2 forget-bias=1e9
 --model lstm --pooling first|2 pooling=first: the first row of a text has seen nothing of it with model=lstm
 --model lstm --pretrain 1|2 in a lstm a hidden token is told from what stands to its left alone; try model=bilstm
 --model lstm --pooling mean --heads 2|2 --heads has no effect with --model lstm

@@ -75,7 +75,7 @@ rm -f m
 if [ -z "${QKV_SIGNALS_HELD_BACK:-}" ]; then
     cp m old
     { head -c 60000 /dev/zero | tr '\0' a | sed 's/^/a\t/'; echo; echo "b	text"; } > long.tsv
-    "$QKV" train classify long.tsv long.tsv -o m --tokenizer byte --max-length 60000 --dim 32 --heads 1 --layers 4 --threads 1 \
+    "$QKV" train classify long.tsv long.tsv -o m --tokenizer byte --max-length 60000 --dim 32 --heads 1 --layers 4 --pattern full --threads 1 \
         --evaluate 0 --steps 1000 > out 2> err &
     pid=$!
     if wait_for err '^machine' $pid; then

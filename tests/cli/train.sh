@@ -16,6 +16,12 @@ is "step lines" "$(json log event | grep -c '^step$')" 3
 at_least "evaluation lines" "$(json log event | grep -c '^evaluation$')" 1
 is "lines" "$(lines log)" "$(json log event | lines /dev/stdin)"
 is "no other files" "$(ls)" "$(printf 'a\nerr\nlog\nout')"
+# The share of the peak: the same in the last line and in the summary, of the higher one of the peaks at the beginning and at the end.
+grep '"event":"step"' log > steps
+has err "done .*, $(json out result.share_of_peak | awk '{ printf "%.0f", 100 * $1 }') % of FMA peak"
+steps_rate=$(paste <(json steps flops) <(json steps seconds) | awk '{ f += $1; s += $2 } END { print f / s }')
+first_peak=$(paste <(json steps flops) <(json steps seconds) <(json steps share_of_peak) | awk 'NR == 1 { print $1 / $2 / $3 }')
+at_least "peak at the end" "$(awk -v r="$steps_rate" -v s="$(json out result.share_of_peak)" 'BEGIN { print 1.001 * r / s }')" "$first_peak"
 # Being watched changes no bit of the model; a look has entropy and score of each head, and the norm of each layer.
 run 0 train classify "$train" -o watched $quick --monitor --monitor-every 2 --log watch --json
 cmp -s a watched || fail "--monitor changed the model"
@@ -29,7 +35,6 @@ has err '^monitor  '
 run 2 train classify "$train" -o m $quick --monitor-every 5
 has err '[-]-monitor'
 rm -f watched watch look m
-grep '"event":"step"' log > steps
 at_least "loss" "$(json steps loss | head -n 1)" 0.5
 rm steps
 

@@ -8,11 +8,13 @@
 #include "kernels/pick.h"
 #include "ops/attention.h"
 
-enum { N = 300, HEADS = 4, KV = 2, DIM = 20, VALUE = 32, REACH = 30, STEP = 3 };
+enum { N = 300, HEADS = 4, KV = 2, DIM = 20, VALUE = 32, REACH = 30, NEAR = 9, STEP = 3 };
+enum { PLAIN, ALIBI, BIAS, ROPE_PART, ROPE_WHOLE, ROPE_INTERLEAVED, SHAW, KINDS };
 
 typedef struct sequence {
     real q[N * HEADS * DIM], k[N * KV * DIM], v[N * KV * VALUE], o[N * HEADS * VALUE];
-    real bias[HEADS * (2 * REACH + 1)], cosine[N * 4], sine[N * 4];
+    real bias[HEADS * (2 * REACH + 1)], cosine[N * DIM / 2], sine[N * DIM / 2], part_cosine[N * 4], part_sine[N * 4];
+    real shaw_keys[(2 * NEAR + 1) * DIM], shaw_values[(2 * NEAR + 1) * VALUE];
 } sequence;
 
 static void randomize(real *p, int64_t n, uint64_t key) {
@@ -50,33 +52,58 @@ static void check(qkv_ctx *ctx, qkv_attention_shape s, sequence *x) {
     }
 }
 
-static void decode(void **state) {
-    (void)state;
-    const qkv_kernels *tables[4];
-    int n = qkv_kernels_present(tables);
-    static const float slopes[HEADS] = {0.5f, 0.25f, 0.125f, 0.0625f};
-    sequence *x = malloc(sizeof *x);
+static void turns(int64_t pairs, real *cosine, real *sine) {
+    for (int64_t i = 0; i < N * pairs; i++) {
+        const double angle = (double)(i / pairs) * pow(0.1, 4 * (double)(i % pairs) / (double)pairs);
+        cosine[i] = (real)cos(angle);
+        sine[i] = (real)sin(angle);
+    }
+}
+
+static void fill(sequence *x) {
     randomize(x->q, N * HEADS * DIM, 1);
     randomize(x->k, N * KV * DIM, 2);
     randomize(x->v, N * KV * VALUE, 3);
     randomize(x->bias, HEADS * (2 * REACH + 1), 4);
-    for (int i = 0; i < N * 4; i++) {
-        double angle = i / 4 * pow(0.1, i % 4);
-        x->cosine[i] = (real)cos(angle);
-        x->sine[i] = (real)sin(angle);
-    }
+    randomize(x->shaw_keys, (2 * NEAR + 1) * DIM, 5);
+    randomize(x->shaw_values, (2 * NEAR + 1) * VALUE, 6);
+    turns(4, x->part_cosine, x->part_sine);
+    turns(DIM / 2, x->cosine, x->sine);
+}
+
+static qkv_attention_shape shape_of(const sequence *x, int kind) {
+    static const float slopes[HEADS] = {0.5f, 0.25f, 0.125f, 0.0625f};
+    const bool part = kind == ROPE_PART, rope = part || kind == ROPE_WHOLE || kind == ROPE_INTERLEAVED;
+    qkv_attention_shape s = {.sequences = 1,
+                             .heads = HEADS,
+                             .kv_heads = KV,
+                             .dim = DIM,
+                             .value_dim = VALUE,
+                             .scale = (real)0.2,
+                             .left = kind == ALIBI || kind == ROPE_INTERLEAVED ? 70 : -1,
+                             .right = 0};
+    if (kind == ALIBI) s.alibi = slopes;
+    if (kind == BIAS) s.bias = x->bias, s.bias_reach = REACH;
+    if (rope)
+        s.rope_cos = part ? x->part_cosine : x->cosine, s.rope_sin = part ? x->part_sine : x->sine, s.rope_dim = part ? 8 : DIM;
+    s.rope_interleaved = kind == ROPE_INTERLEAVED;
+    if (kind == SHAW) s.shaw_keys = x->shaw_keys, s.shaw_values = x->shaw_values, s.shaw_reach = NEAR;
+    return s;
+}
+
+static void decode(void **state) {
+    (void)state;
+    const qkv_kernels *tables[4];
+    int n = qkv_kernels_present(tables);
+    sequence *x = malloc(sizeof *x);
+    fill(x);
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = test_ctx(&memory);
     for (int t = 0; t < n; t++)
-        for (int kind = 0; kind < 4; kind++) {
+        for (int kind = 0; kind < KINDS; kind++) {
             ctx.kernels = tables[t];
             ctx.threads = 1 + kind % 2;
-            qkv_attention_shape s = {.sequences = 1, .heads = HEADS, .kv_heads = KV, .dim = DIM, .value_dim = VALUE, .scale = (real)0.2,
-                                     .left = kind == 1 ? 70 : -1, .right = 0};
-            if (kind == 1) s.alibi = slopes;
-            if (kind == 2) s.bias = x->bias, s.bias_reach = REACH;
-            if (kind == 3) s.rope_cos = x->cosine, s.rope_sin = x->sine, s.rope_dim = 8;
-            check(&ctx, s, x);
+            check(&ctx, shape_of(x, kind), x);
         }
     free(x);
     assert_int_equal(memory.blocks, 0);

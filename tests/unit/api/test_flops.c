@@ -2,6 +2,7 @@
  * print the same. */
 #include "model_support.h"
 
+#include <math.h>
 #include <qkv.h>
 
 #include "unit/api/fixture.h"
@@ -132,7 +133,8 @@ static void networks(void **state) {
         o.vocab = 100;
         o.dtype = i / 7 % 2;
         o.train = i % 2;
-        o.recompute = o.layers > 0 && i % 6 == 1;
+        o.recompute = o.layers > 0 && i % 6 == 1 ? 1 + i / 6 % 4 : 0;
+        o.ffn_chunk = o.recompute == 3 ? 64 : 0;
         o.dropout = o.attention_dropout = o.embedding_dropout = i % 4 == 1 ? 0.1 : 0;
         const int64_t lengths[] = {0, 1, 33, 95, 95, 2};
         qkv_flops *c = count(&f, &o, lengths, 6), *none = count(&f, &o, NULL, 0), *empty = count(&f, &o, lengths, 1);
@@ -142,7 +144,7 @@ static void networks(void **state) {
         assert_true(c->total.total.macs > 0 && c->shortest == 0 && c->longest == 95 && c->tokens == 226 && c->sequences == 6);
         assert_true(none->total.total.macs == 0 && empty->pairs == 0 && none->total.parameters > 0);
         assert_true(c->total.pass[QKV_FLOPS_RECOMPUTE].macs == 0 || o.recompute);
-        assert_true(!o.recompute || c->total.pass[QKV_FLOPS_RECOMPUTE].macs > 0);
+        assert_true(!o.recompute || c->total.pass[QKV_FLOPS_RECOMPUTE].flops > 0);
         for (int64_t k = 0; k < c->operation_count; k++) {
             assert_string_not_equal(c->operations[k].name, "linear maps");
             assert_string_not_equal(c->operations[k].name, "other");
@@ -168,6 +170,8 @@ static void recurrence(void **state) {
                 operation(c, "recurrence")->total.macs == 4 * (n - 1) * 4 * d * d);
     assert_int_equal(c->total.parameters, 2 * 4 * 512 * 512 + 4 * 512);
     assert_true(operation(c, "recurrence")->total.flops == 2 * 4 * (n - 1) * 4 * d * d + 4 * n * d * 15);
+    /* the weights are read at each step that has a state before it; of a row 4 gates in and out, h and c */
+    assert_true(operation(c, "recurrence")->total.bytes == 4 * ((n - 1) * 4 * d * d + 4 * n * d * (2 * 4 + 2)));
     adds_up(c);
     qkv_release(f.ctx, c);
     /* and the way back: the gradients of the state and of the weights, at the same steps; the books have no row that is not there
@@ -217,6 +221,21 @@ static void refusals(void **state) {
     o = defaults();
     o.recompute = o.train = 1;
     assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    o.layers = 1;
+    o.reversible = 1;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    assert_string_equal(qkv_message(f.ctx), "recompute has no effect on a reversible network, which keeps nothing");
+    o.reversible = 0;
+    o.model = QKV_NETWORK_GRU;
+    o.recompute = 0;
+    o.ffn_chunk = 5;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    assert_string_equal(qkv_message(f.ctx), "ffn_chunk has no effect on layers of gru; try recompute=blocks");
+    o.model = QKV_NETWORK_TRANSFORMER;
+    o.recompute_every = 2;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_CONFIG);
+    o.recompute = 5;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, one, 1, &c), QKV_BAD_ARGUMENT);
     /* the longest sequence there is: no product overflows */
     o = defaults();
     qkv_flops *big = count(&f, &o, most, 1);
@@ -239,6 +258,71 @@ static void refusals(void **state) {
     finish(&f);
 }
 
+static int stop_at_once(void *user) {
+    (void)user;
+    return 1;
+}
+
+/* Passes run for real change no count, and leave nothing behind. */
+static void measured(void **state) {
+    (void)state;
+    fixture f;
+    start(&f);
+    const int64_t lengths[] = {0, 1, 33, 70, 2}, nothing[] = {0};
+    for (int i = 0; i < 28; i++) {
+        qkv_flops_options o = defaults();
+        o.model = i % 4 == 3 ? QKV_NETWORK_RNN + i / 4 % 6 : QKV_NETWORK_TRANSFORMER;
+        o.cell = o.model == QKV_NETWORK_LSTM ? QKV_CELL_PEEPHOLES : QKV_CELL_PLAIN;
+        o.layers = i % 5 == 4 ? 0 : 1 + i % 2;
+        o.dim = 16;
+        o.heads = 4;
+        o.vocab = 3 + i;
+        o.position = i % 7;
+        o.pattern = o.layers > 0 && (o.layers > 1 || i % 5 != QKV_PATTERN_ALTERNATING) ? i % 5 : 0;
+        o.segment = o.layers > 0 && i % 3 == 1 && o.position != QKV_POSITION_SHAW ? QKV_SEGMENT_TOKENS : QKV_SEGMENT_NONE;
+        if (o.position == QKV_POSITION_SHAW) o.pattern = 0;
+        o.segment_length = o.segment ? 9 : 0;
+        o.dtype = i / 7 % 2;
+        o.train = i % 2;
+        o.multi_label = o.train && i % 3 == 0;
+        o.recompute = o.layers > 0 && i % 6 == 1 ? 1 + i / 6 % 4 : 0;
+        o.dropout = o.attention_dropout = o.embedding_dropout = o.train ? 0.1 : 0;
+        qkv_flops *plan = count(&f, &o, lengths, 5);
+        o.measure = 1e-9;
+        qkv_flops *run = count(&f, &o, lengths, 5), *none = count(&f, &o, NULL, 0);
+        assert_true(plan->passes == 0 && plan->pass_s == 0 && none->passes == 0);
+        assert_true(run->passes == 3 && run->pass_s > 0);
+        same_sum(&plan->total.total, &run->total.total);
+        assert_true(plan->peak_bytes == run->peak_bytes);
+        qkv_release(f.ctx, plan);
+        qkv_release(f.ctx, run);
+        qkv_release(f.ctx, none);
+    }
+    /* no machine has the memory; nor a clock such seconds */
+    qkv_flops *c = NULL;
+    qkv_flops_options o = defaults();
+    o.measure = 1;
+    const int64_t most[] = {1 << 24};
+    o.dim = 65536;
+    o.heads = 64;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, most, 1, &c), QKV_NO_MEMORY);
+    assert_null(c);
+    o.measure = -1;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, nothing, 1, &c), QKV_BAD_ARGUMENT);
+    o.measure = (double)NAN;
+    assert_int_equal(qkv_flops_count(f.ctx, &o, nothing, 1, &c), QKV_BAD_ARGUMENT);
+    finish(&f);
+    qkv_ctx *ctx;
+    const qkv_ctx_options stops = {.struct_size = sizeof stops, .stop = stop_at_once};
+    assert_int_equal(qkv_ctx_create(&stops, &ctx, NULL, 0), QKV_OK);
+    o = defaults();
+    o.dim = 16;
+    o.measure = 1e6;
+    assert_int_equal(qkv_flops_count(ctx, &o, lengths, 5, &c), QKV_STOPPED);
+    assert_null(c);
+    qkv_ctx_free(ctx);
+}
+
 static void memory_that_runs_out(void **state) {
     (void)state;
     const int64_t lengths[] = {3, 9};
@@ -249,6 +333,9 @@ static void memory_that_runs_out(void **state) {
             qkv_flops_options o = defaults();
             o.layers = layers;
             o.train = 1;
+            o.dim = 16;
+            o.vocab = 50;
+            o.measure = 1e-9;
             f.memory.fail_at = f.memory.calls + k;
             qkv_flops *c;
             const qkv_status status = qkv_flops_count(f.ctx, &o, lengths, 2, &c);
@@ -310,12 +397,32 @@ static void keep_plan(void *user, const qkv_train_event *event) {
         fail_msg("a step of %.0f operations, %.0f planned", event->u.step.flops, ((qkv_train_plan *)user)->flops_per_step);
 }
 
+/* Of a model whose global tokens are told by what they are: without lists, and with lists that cannot be. */
+static void refuse_lists(const qkv_model *model, qkv_flops_options o, const int64_t *lengths, qkv_flops_segments *segments) {
+    int64_t *offset = segments->global_offset, *at = segments->global_at;
+    qkv_flops *none;
+    assert_true(offset[1] >= 1); /* the e of "one" */
+    for (int bad = 0; bad < 5; bad++) {
+        const int64_t old = bad == 1 ? offset[0] : bad == 2 ? offset[1] : at[0];
+        if (bad == 1) offset[0] = 1;
+        if (bad == 2) offset[1] = -1;
+        if (bad == 3) at[0] = 99;
+        if (bad == 4) at[0] = -1;
+        const qkv_flops_segments unlisted = {segments->at, segments->size, NULL, NULL};
+        o.segments = bad == 0 ? &unlisted : segments;
+        assert_int_equal(qkv_flops_count_model(model, &o, lengths, 4, &none), QKV_BAD_ARGUMENT);
+        assert_null(none);
+        *(bad == 1 ? offset : bad == 2 ? offset + 1 : at) = old;
+    }
+}
+
 /* A training whose epoch is one batch: its planned operations, those of its steps, and those counted of the model it makes. */
 static void as_training_counts(void **state) {
     (void)state;
     static const char rows[] = "a\tone two\nb\tthree four five six\na\tseven\nb\teight nine\n";
     static const char *const texts[] = {"one two", "three four five six", "seven", "eight nine"};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 12; i++) {
+        const bool cut = i == 4 || i == 5, named = i == 5 || i == 6;
         fixture f;
         start(&f);
         char path[512];
@@ -323,17 +430,23 @@ static void as_training_counts(void **state) {
         qkv_classify_options o;
         qkv_options_default(qkv_classify_options_table(), &o);
         o.model = i == 3 ? QKV_NETWORK_BILSTM : QKV_NETWORK_TRANSFORMER;
-        o.layers = 1 + i % 2;
+        o.layers = i < 6 ? 1 + i % 2 : 3;
         o.dim = 16;
         o.heads = 2;
         o.ngrams = 0;
         o.tokenizer = QKV_TOKENIZER_BYTE;
         o.steps = 2;
         o.max_length = 12;
-        o.recompute = i / 2 % 2;
-        o.segment = i < 4 ? QKV_SEGMENT_NONE : QKV_SEGMENT_WORDS;
-        o.segment_layers = i < 4 ? 0 : 2;
+        o.recompute = i < 6 ? i / 2 % 2 : 1 + i % 4;
+        o.recompute_every = i == 8 ? 2 : 0;
+        o.ffn_chunk = i > 8 ? 8 : 0;
+        o.segment = cut ? QKV_SEGMENT_WORDS : QKV_SEGMENT_NONE;
+        o.segment_layers = cut ? 2 : 0;
         o.causal = i == 1;
+        if (named) {
+            o.window = (qkv_span){1, 1};
+            strcpy(o.global_token, "e \\s");
+        }
         qkv_train_plan plan = {0};
         const qkv_train_callbacks callbacks = {keep_plan, &plan};
         qkv_model *model = NULL;
@@ -346,23 +459,34 @@ static void as_training_counts(void **state) {
         }
         qkv_flops_segments segments;
         if (qkv_flops_lengths(model, path, NULL, &read, &count, &segments) != QKV_OK) fail_msg("%s", qkv_message(f.ctx));
-        assert_true((segments.at != NULL) == (i >= 4) && (i < 4 || (segments.at[4] == 8 && segments.size[0] == 3 && segments.size[1] == 4)));
+        assert_true((segments.at != NULL) == cut &&
+                    (!cut || (segments.at[4] == 8 && segments.size[0] == 3 && segments.size[1] == 4)));
+        assert_true((segments.global_offset != NULL) == named);
         assert_int_equal(count, 4); /* labels are no text */
         assert_memory_equal(read, lengths, sizeof lengths);
         qkv_release(f.ctx, read);
         qkv_flops_options count_options = defaults();
         count_options.train = 1;
-        count_options.recompute = i / 2 % 2;
+        count_options.recompute = o.recompute;
+        count_options.recompute_every = o.recompute_every;
+        count_options.ffn_chunk = o.ffn_chunk;
         count_options.segments = &segments;
         qkv_flops *c;
         assert_int_equal(qkv_flops_count_model(model, &count_options, lengths, 4, &c), QKV_OK);
         if (c->total.total.flops != plan.flops_per_step)
             fail_msg("flops counts %.0f, train %.0f a step", c->total.total.flops, plan.flops_per_step);
         assert_int_equal(c->total.parameters, plan.parameters);
-        assert_int_equal(c->segments, i < 4 ? 0 : 8);
+        assert_int_equal(c->segments, cut ? 8 : 0);
+        assert_int_equal(c->recompute, plan.recompute);
+        assert_int_equal(c->recompute_part, plan.recompute_part);
+        assert_int_equal(c->recompute_every, plan.recompute_every);
+        assert_int_equal(c->ffn_chunk, plan.ffn_chunk);
+        const double again = c->total.pass[QKV_FLOPS_RECOMPUTE].flops,
+                     others = c->total.pass[QKV_FLOPS_FORWARD].flops + c->total.pass[QKV_FLOPS_BACKWARD].flops;
+        assert_true(fabs(again / others - plan.recompute_share) < 1e-12);
         adds_up(c);
         qkv_release(f.ctx, c);
-        for (int bad = 0; i >= 4 && bad < 3; bad++) { /* that are not those of the texts */
+        for (int bad = 0; cut && bad < 3; bad++) { /* that are not those of the texts */
             int64_t *at = segments.at, old = at[1];
             int32_t *size = segments.size, first = size[0];
             qkv_flops *none;
@@ -374,8 +498,11 @@ static void as_training_counts(void **state) {
             at[1] = old;
             size[0] = first;
         }
+        if (named) refuse_lists(model, count_options, lengths, &segments);
         qkv_release(f.ctx, segments.at);
         qkv_release(f.ctx, segments.size);
+        qkv_release(f.ctx, segments.global_offset);
+        qkv_release(f.ctx, segments.global_at);
         qkv_model_free(model);
         finish(&f);
     }
@@ -420,13 +547,9 @@ static void as_a_model_is_described(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_layer),
-                                       cmocka_unit_test(networks),
-                                       cmocka_unit_test(recurrence),
-                                       cmocka_unit_test(refusals),
-                                       cmocka_unit_test(memory_that_runs_out),
-                                       cmocka_unit_test(as_bench_counts),
-                                       cmocka_unit_test(as_training_counts),
-                                       cmocka_unit_test(as_a_model_is_described)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_layer),       cmocka_unit_test(networks),           cmocka_unit_test(recurrence),
+        cmocka_unit_test(refusals),        cmocka_unit_test(measured),           cmocka_unit_test(memory_that_runs_out),
+        cmocka_unit_test(as_bench_counts), cmocka_unit_test(as_training_counts), cmocka_unit_test(as_a_model_is_described)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

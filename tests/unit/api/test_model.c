@@ -63,6 +63,8 @@ static void describes(void **state) {
     assert_true(json_is_false(at(at(all, "tokenizer"), "lowercase")));
     assert_int_equal(json_integer_value(at(at(all, "config"), "dim")), 12);
     assert_string_equal(json_string_value(at(at(all, "config"), "activation")), "swiglu");
+    assert_string_equal(json_string_value(at(all, "network")),
+                        "2 layers, dim 12, 3 heads (1 of keys and values), ffn 10 (swiglu), positions learned, pooling attention");
     assert_true(json_real_value(at(at(all, "record"), "accuracy")) == 0.1);
     /* no decay on biases and norms (as users asked), none on embeddings */
     const json_t *weight = parameter(all, "encoder.1.ffn.in.weight");

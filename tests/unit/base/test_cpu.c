@@ -84,11 +84,31 @@ static void this_machine_has_memory(void **state) {
     assert_true(available <= total);
 }
 
+/* The peak is of what was there since it was forgotten, not of what is there now. */
+static void peaks(void **state) {
+    (void)state;
+    enum { BYTES = 32 << 20 };
+    if (!qkv_memory_forget_peak()) {
+        print_message("no count of the peak that begins anew\n");
+        skip();
+    }
+    const int64_t before = qkv_memory_resident();
+    char *block = malloc(BYTES);
+    assert_non_null(block);
+    memset(block, 1, BYTES);
+    assert_int_equal(block[BYTES - 1], 1);
+    free(block);
+    const int64_t peak = qkv_memory_peak();
+    assert_true(peak - before > BYTES - (1 << 20) && peak - before < BYTES + (4 << 20));
+    assert_true(qkv_memory_forget_peak() && qkv_memory_peak() < peak - BYTES / 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_found_by_their_whole_name),
         cmocka_unit_test(the_tightest_group_counts),
         cmocka_unit_test(this_machine_has_memory),
+        cmocka_unit_test(peaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

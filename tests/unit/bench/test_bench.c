@@ -35,6 +35,10 @@ static qkv_bench_options options(const char *what) {
                                .batch = -1,
                                .layers = -1,
                                .ffn = -1,
+                               .global_first = -1,
+                               .global_every = -1,
+                               .random_blocks = -1,
+                               .block = -1,
                                .window = {-2, -1},
                                .dropout = -1};
 }
@@ -139,6 +143,15 @@ static void operations_are_those_of_the_formulas(void **state) {
         double pairs = 3 * 2 * 55, factor = strcmp(c->name, "attention.forward") == 0 ? 4 : 10; /* visible pairs only */
         assert_true(c->flops == factor * 8 * pairs);
     }
+    qkv_free(&f.ctx, cases);
+
+    /* Neighbours on both sides: 28 pairs; token 0 global: 8 more that see it, 8 more that it sees. */
+    o = options("attention");
+    o.n = 10, o.dim = 8, o.heads = 2, o.window = (qkv_span){1, 1}, o.global_first = 1;
+    cases = list(&f, &o, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(qkv_bench_run(&f.ctx, &o, cases), QKV_OK);
+    assert_true(cases->flops == 4 * 8 * 2 * (28 + 16));
     qkv_free(&f.ctx, cases);
     end(&f);
 }

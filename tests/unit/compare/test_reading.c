@@ -57,8 +57,8 @@ static void asked_in_several_ways(void **state) {
     test_memory memory = {0};
     qkv_ctx ctx = start(&memory);
     qkv_ragged rows = rows_of(&ctx, 2, 400, 2, 24);
-    qkv_lesson lesson = {.vocab = QKV_TOKEN_SPECIALS + 6, .classes = 2, .max_length = 8};
-    qkv_config c = qkv_pupil_config(&lesson, 1, 16, 2);
+    qkv_dataset dataset = {.vocab = QKV_TOKEN_SPECIALS + 6, .classes = 2, .max_length = 8};
+    qkv_config c = qkv_recipe_config(&dataset, 1, 16, 2);
     c.position = QKV_POSITION_LEARNED;
     qkv_classifier *net;
     assert_int_equal(qkv_classifier_create(&ctx, &c, false, &net), QKV_OK);

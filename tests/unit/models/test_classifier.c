@@ -79,6 +79,47 @@ static void initial_values(void **state) {
     qkv_classifier_free(net);
 }
 
+/* Of the four gates of each direction those that forget start with what was given, 0 too, or with 1; and a file is the same. */
+static void forget_bias(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, NULL);
+    static const double given[] = {0, 0, -1.5, 3};
+    for (int i = 0; i < 4; i++) {
+        qkv_config c = net_config();
+        c.model = i % 2 ? QKV_NETWORK_BILSTM : QKV_NETWORK_LSTM;
+        c.pooling = QKV_POOL_MEAN;
+        qkv_config_settle(&c);
+        json_t *usual, *now;
+        NET_OK(&ctx, qkv_config_to_json(&ctx, &c, &usual));
+        c.forget_given = i > 0;
+        c.forget_bias = given[i];
+        NET_OK(&ctx, qkv_config_to_json(&ctx, &c, &now));
+        assert_true(json_equal(usual, now));
+        json_decref(usual);
+        json_decref(now);
+        qkv_classifier *net;
+        NET_OK(&ctx, qkv_classifier_create(&ctx, &c, false, &net));
+        const qkv_reg *reg = qkv_classifier_reg(net);
+        real *w = malloc((size_t)reg->size * sizeof *w);
+        qkv_reg_init(reg, 1, w);
+        int64_t found = 0;
+        for (int64_t k = 0; k < reg->count; k++) {
+            const qkv_param *p = &reg->params[k];
+            if (!strstr(p->name, "input.bias")) continue;
+            const int64_t units = c.dim / qkv_config_directions(&c);
+            assert_int_equal(p->cols, qkv_config_directions(&c) * 4 * units);
+            for (int64_t e = 0; e < p->cols; e++)
+                assert_true(w[p->offset + e] == (e / units % 4 == 1 ? (real)(i > 0 ? given[i] : 1) : 0));
+            found++;
+        }
+        assert_int_equal(found, c.layers);
+        free(w);
+        qkv_classifier_free(net);
+    }
+    assert_int_equal(memory.blocks, 0);
+}
+
 static const uint64_t WHO[] = {1, 2, 3};
 static const int64_t LENGTHS[] = {4, 0, 9};
 
@@ -223,7 +264,8 @@ static void no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(initial_values), cmocka_unit_test(refused),
-                                       cmocka_unit_test(longest), cmocka_unit_test(weights), cmocka_unit_test(no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names),    cmocka_unit_test(initial_values), cmocka_unit_test(forget_bias),
+                                       cmocka_unit_test(refused),  cmocka_unit_test(longest),        cmocka_unit_test(weights),
+                                       cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

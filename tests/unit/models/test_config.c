@@ -59,6 +59,16 @@ static void refused(void **state) {
     REFUSED((c.position = QKV_POSITION_SHAW, c.position_reach = 300), "position_reach=300: with position=shaw at most 127");
     REFUSED((c.position = QKV_POSITION_SHAW, c.global_first = 1),
             "position=shaw goes with windows, not with dilation, global tokens or random blocks");
+    REFUSED((c.position = QKV_POSITION_SHAW, c.span.left = 3, c.global_token = (qkv_numbers){1, {5}}),
+            "position=shaw goes with windows, not with dilation, global tokens or random blocks");
+    REFUSED((c.span.left = 3, c.global_token = (qkv_numbers){2, {5, 29}}), "global_token=29 is outside of the vocabulary of 29");
+    REFUSED((c.span.left = 3, c.global_at = (qkv_numbers){2, {5, 5}}),
+            "global_at: number 1 is 5; they are 0 to 16777216 and ascend");
+    REFUSED((c.span.left = 3, c.global_at = (qkv_numbers){17, {5}}), "global_at has 17 numbers, at most 16 are kept");
+    REFUSED((c.global_at = (qkv_numbers){1, {5}}), "global tokens without a window: every token sees all anyway");
+    REFUSED((c.span.left = 3, c.global_question = true), "global_question is the first text of a pair: set pair");
+    REFUSED((c.span.left = 3, c.global_question = c.pair = true, c.segment = QKV_SEGMENT_TOKENS),
+            "global_question is the first text of a pair: not with segments, which lie in one of the two");
     REFUSED((c.position = QKV_POSITION_ROPE, c.head_dim = 1), "head_dim=1: position=rope turns pairs of columns");
     REFUSED(c.rope_base = 1, "rope_base=1: expected more than 1");
     REFUSED(c.rope_factor = 0.5, "rope_factor=0.5: expected at least 1");
@@ -80,6 +90,11 @@ static void same(const qkv_config *a, const qkv_config *b) {
     assert_true(a->norm_place == b->norm_place && a->residual == b->residual && a->init == b->init && a->qk_norm == b->qk_norm);
     assert_true(a->unscaled == b->unscaled && a->softcap == b->softcap && a->bias == b->bias);
     assert_true(a->span.left == b->span.left && a->span.right == b->span.right);
+    assert_true(a->dilation == b->dilation && a->global_first == b->global_first && a->global_every == b->global_every);
+    assert_true(a->random_blocks == b->random_blocks && a->block == b->block && a->full_every == b->full_every);
+    assert_true(a->global_question == b->global_question && a->global_projection == b->global_projection);
+    assert_memory_equal(&a->global_at, &b->global_at, sizeof a->global_at);
+    assert_memory_equal(&a->global_token, &b->global_token, sizeof a->global_token);
     assert_true(a->norm_epsilon == b->norm_epsilon && a->dropout == b->dropout && a->attention_dropout == b->attention_dropout);
     assert_true(a->embedding_dropout == b->embedding_dropout && a->bf16 == b->bf16);
 }
@@ -100,12 +115,52 @@ static void there_and_back(void **state) {
         json_decref(json);
         json_decref(again);
     }
+    qkv_config q = net_config(), again;
+    q.span = (qkv_span){3, 3}, q.pair = q.global_question = true;
+    json_t *asked;
+    NET_OK(&ctx, qkv_config_to_json(&ctx, &q, &asked));
+    assert_true(json_is_true(json_object_get(asked, "global_question")) && !json_object_get(asked, "global_at"));
+    NET_OK(&ctx, qkv_config_from_json(&ctx, asked, &again));
+    same(&q, &again);
+    json_decref(asked);
     /* what cannot be built is not written either */
     qkv_config bad = net_config();
     bad.heads = 5;
     json_t *json;
     assert_int_equal(qkv_config_to_json(&ctx, &bad, &json), QKV_BAD_CONFIG);
     assert_null(json);
+}
+
+/* What nobody chose, for long texts; and what contradicts itself. */
+static void long_texts(void **state) {
+    (void)state;
+    qkv_ctx ctx = {0};
+    qkv_config c = net_config();
+    c.layers = 3, c.max_length = 1025, c.position = QKV_POSITION_ROPE;
+    qkv_config long_text = c, few = c, brief = c, window = c, segments = c, full = c, causal = c, global = c;
+    qkv_config_preset(&long_text, QKV_PATTERN_AUTO);
+    assert_true(long_text.full_every == 3 && long_text.span.left == 64 && long_text.span.right == 64);
+    assert_true(long_text.rope_base == 160000 && long_text.local_rope_base == 10000);
+    causal.span.right = 0;
+    qkv_config_preset(&causal, QKV_PATTERN_AUTO);
+    assert_true(causal.full_every == 3 && causal.span.left == 64 && causal.span.right == 0);
+    few.layers = 2, brief.max_length = 1024, window.span.left = 9, segments.segment = QKV_SEGMENT_TOKENS,
+    global.global_at = (qkv_numbers){1, {0}};
+    qkv_config *alike[] = {&few, &brief, &window, &segments, &global};
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+        const qkv_config before = *alike[i];
+        qkv_config_preset(alike[i], QKV_PATTERN_AUTO);
+        same(alike[i], &before);
+    }
+    qkv_config_preset(&full, QKV_PATTERN_FULL);
+    assert_true(full.full_every == 0 && full.span.left == -1);
+    qkv_config_preset(&global, QKV_PATTERN_GLOBAL); /* there is one */
+    assert_true(global.global_first == 0 && global.span.left == 64);
+    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, 0}, 1), QKV_OK); /* causal */
+    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_AUTO, (qkv_span){4, 4}, 3), QKV_OK);
+    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, 4}, 0), QKV_BAD_CONFIG);
+    assert_string_equal(ctx.message, "pattern=full and window=-1,4 contradict each other: with full every token sees all");
+    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, -1}, 2), QKV_BAD_CONFIG);
 }
 
 static void names(void **state) {
@@ -264,8 +319,8 @@ static void recurrent(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(accepted), cmocka_unit_test(refused), cmocka_unit_test(there_and_back),
-                                       cmocka_unit_test(names), cmocka_unit_test(flags), cmocka_unit_test(stability), cmocka_unit_test(wrong_json),
-                                       cmocka_unit_test(recurrent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(accepted),   cmocka_unit_test(refused),    cmocka_unit_test(there_and_back),
+                                       cmocka_unit_test(long_texts), cmocka_unit_test(names),      cmocka_unit_test(flags),
+                                       cmocka_unit_test(stability),  cmocka_unit_test(wrong_json), cmocka_unit_test(recurrent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

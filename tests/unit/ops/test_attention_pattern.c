@@ -310,12 +310,33 @@ static void terms(void **state) {
 /* Several groups of queries and tiles of keys. */
 static void long_sequences(void **state) {
     (void)state;
-    static const int64_t offset[] = {0, 1100, 1100, 1103};
-    const qkv_pattern patterns[] = {{.global_first = 1, .global_every = 300}, {.dilation = 2, .global_every = 500},
+    static const int64_t offset[] = {0, 1100, 1100, 1103}, shorter[] = {0, 350, 350, 353};
+    const qkv_pattern patterns[] = {{.global_first = 1, .global_every = 300},
+                                    {.dilation = 2, .global_every = 500},
                                     {.random_blocks = 2, .block = 100, .global_first = 3}};
     for (int p = 0; p < 3; p++)
-        one((qkv_attention_shape){.sequences = 3, .q_offset = offset, .k_offset = offset, .heads = 2, .kv_heads = 1, .dim = 8, .value_dim = 8,
-                                  .left = 40, .right = p == 1 ? 0 : 7, .pattern = patterns[p]}, 3, p < 2);
+        one((qkv_attention_shape){.sequences = 3,
+                                  .q_offset = offset,
+                                  .k_offset = offset,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .dim = 8,
+                                  .value_dim = 8,
+                                  .left = 40,
+                                  .right = p == 1 ? 0 : 7,
+                                  .pattern = patterns[p]},
+            3, p < 2);
+    one((qkv_attention_shape){.sequences = 3,
+                              .q_offset = shorter,
+                              .k_offset = shorter,
+                              .heads = 2,
+                              .kv_heads = 1,
+                              .dim = 8,
+                              .value_dim = 8,
+                              .left = 40,
+                              .right = 7,
+                              .pattern = {.global_first = 300}},
+        3, true);
 }
 
 /* ---- what is hidden is never read ---- */
@@ -393,9 +414,11 @@ static void random_blocks(void **state) {
 static void same_bits(void **state) {
     (void)state;
     static const int64_t alone[] = {0, 300}, among[] = {0, 5, 305, 320, 330, 340, 350, 360, 370, 380};
-    const qkv_pattern patterns[] = {{.global_first = 1, .global_every = 64}, {.dilation = 3, .global_every = 100},
+    const qkv_pattern patterns[] = {{.global_first = 1, .global_every = 64},
+                                    {.dilation = 3, .global_every = 100},
+                                    {.global_first = 270},
                                     {.random_blocks = 2, .block = 32, .global_first = 2}};
-    for (int p = 0; p < 3; p++) {
+    for (int p = 0; p < 4; p++) {
         buffers b[3];
         for (int run_at = 0; run_at < 3; run_at++) {
             ops_bench one_bench, *bench = &one_bench;

@@ -69,8 +69,22 @@ static void a_figure_is_as_exact_as_it_is_given(void **state) {
     assert_string_equal(why, "68.8 G, not the claim's 68.7 G");
     /* A claim of no difference holds where there is none. */
     const qkv_asked equal = {0, 0.0005, 0, "%+.1f points", 100};
-    const double none[] = {-0.001, 0.001, 0.0002};
+    const double none[] = {-0.0002, 0.0002, 0.0001};
     assert_int_equal(judge(&equal, none, 3, 0, why), QKV_HOLDS);
+}
+
+/* Where no value is denied, more noise must not make a figure hold more easily. */
+static void holding_needs_precision(void **state) {
+    (void)state;
+    const qkv_asked linear = {1, 0.1, NAN, "n^%.2f", 1}, equal = {0, 0.0005, 0, "%+.1f points", 100};
+    const double near[] = {1.02, 0.98, 1.01}, noisy[] = {0.4, 0.9, 1.31}, off[] = {1.5, 1.51, 1.49},
+                 either[] = {-0.03, 0.03, 0.001};
+    char why[320];
+    assert_int_equal(judge(&linear, near, 3, 0, why), QKV_HOLDS);
+    assert_int_equal(judge(&linear, noisy, 3, 0, why), QKV_CANNOT_BE_JUDGED);
+    assert_non_null(strstr(why, "the claim's n^1.00 is within, but so is much else: the interval may reach 0.25 to each side"));
+    assert_int_equal(judge(&linear, off, 3, 0, why), QKV_DOES_NOT_HOLD);
+    assert_int_equal(judge(&equal, either, 3, 0, why), QKV_CANNOT_BE_JUDGED);
 }
 
 static void directions(void **state) {
@@ -107,6 +121,36 @@ static void estimates(void **state) {
     assert_true(fabs(wider.high - 2 - sqrt(4.303 * 4.303 / 3 + 1.96 * 1.96)) < 1e-3);
 }
 
+static void slopes(void **state) {
+    (void)state;
+    const double x[] = {0, 1, 2}, lines[] = {1, 3, 5, 11, 13, 15}, noisy[] = {0, 1.1, 2, 0, 0.9, 2, 5, 6, 7},
+                 gap[] = {0, 1, 2, 0, NAN, 2};
+    qkv_estimate e = qkv_estimate_slope(x, 3, lines, 2);
+    assert_true(e.count == 2 && fabs(e.value - 2) < 1e-12 && fabs(e.low - 2) < 1e-6 && fabs(e.high - 2) < 1e-6);
+    /* Left over: 0.1 * 0.1 * (4 + 1 + 1) / 9 of two rounds; 5 degrees of freedom. */
+    e = qkv_estimate_slope(x, 3, noisy, 3);
+    assert_true(e.count == 3 && fabs(e.value - 1) < 1e-12);
+    assert_true(fabs(e.high - 1 - 2.571 * sqrt(2 * 0.01 * 6 / 9 / 5 / (2 * 3))) < 1e-6 && fabs(e.high + e.low - 2) < 1e-12);
+    e = qkv_estimate_slope(x, 3, gap, 2); /* one whole round */
+    assert_true(e.count == 1 && e.value == 1 && isnan(e.low));
+    assert_int_equal(qkv_estimate_slope(x, 3, NULL, 0).count, 0);
+}
+
+/* Wilson's interval, by its formula: 200 of 200 is not all, and a half lies in the middle. */
+static void shares(void **state) {
+    (void)state;
+    double low, high;
+    qkv_share_limits(1, 200, &low, &high);
+    assert_true(high == 1 && fabs(low - 0.98115) < 1e-4);
+    qkv_share_limits(0, 10, &low, &high);
+    assert_true(low == 0 && fabs(high - 0.27753) < 1e-4);
+    qkv_share_limits(0.5, 100, &low, &high);
+    assert_true(fabs(low - 0.40383) < 1e-4 && fabs(low + high - 1) < 1e-12);
+    qkv_estimate e = {.value = 0.5, .low = 0.46, .high = 0.53};
+    qkv_estimate_reach(&e, 0.03, 0.04);
+    assert_true(fabs(e.low - 0.45) < 1e-12 && fabs(e.high - 0.55) < 1e-12);
+}
+
 static void parts(void **state) {
     (void)state;
     const qkv_verdict y = QKV_HOLDS, p = QKV_HOLDS_IN_PART, n = QKV_DOES_NOT_HOLD, o = QKV_CANNOT_BE_JUDGED;
@@ -132,6 +176,9 @@ int main(void) {
         cmocka_unit_test(a_mark_is_named),
         cmocka_unit_test(without_a_spread_there_is_no_verdict),
         cmocka_unit_test(a_figure_is_as_exact_as_it_is_given),
+        cmocka_unit_test(holding_needs_precision),
+        cmocka_unit_test(slopes),
+        cmocka_unit_test(shares),
         cmocka_unit_test(directions),
         cmocka_unit_test(quotients_are_judged_by_their_logarithms),
         cmocka_unit_test(estimates),

@@ -75,6 +75,40 @@ static void segments_lie_side_by_side(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* Each row's, and in segments each segment's, in a plan too; what is dropped later changes nothing. */
+static void global_tokens_are_listed(void **state) {
+    (void)state;
+    static int64_t at[ROWS + 1] = {0, 2, 2, 3, 4, 8, 9};
+    static int32_t size[] = {1, 2, 4, 1, 1, 1, 1, 1, 188};
+    const int64_t rows[] = {4, 1, 0, 2};
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    fill();
+    for (int cut = 0; cut < 2; cut++) {
+        static const int64_t whole[] = {0, 2, 2, 4, 5}, whole_at[] = {0, 3, 0, 2, 0};
+        static const int64_t parts[] = {0, 1, 2, 3, 4, 5, 7, 8}, parts_at[] = {0, 0, 0, 0, 0, 0, 1, 0};
+        qkv_ragged marked = data;
+        qkv_gather g, plain;
+        marked.globals = (qkv_global_rule){.first = 1, .tokens = {2, {102, 111}}};
+        if (cut) marked.segment_at = at, marked.segment_size = size;
+        qkv_ragged unmarked = marked;
+        unmarked.globals = (qkv_global_rule){.first = 1};
+        assert_int_equal(qkv_gather_create(&ctx, &marked, 16, 4, &g), QKV_OK);
+        assert_int_equal(qkv_gather_create(&ctx, &unmarked, 16, 4, &plain), QKV_OK);
+        assert_true(qkv_gather_bytes(&g) > qkv_gather_bytes(&plain) && !plain.global_offset);
+        for (int plan = 0; plan < 2; plan++) {
+            qkv_batch b;
+            qkv_gather_rows(&g, &marked, rows, 4, plan, &b);
+            if (!plan) qkv_gather_drop(&g, &b, 1, QKV_TOKEN_UNK, 1, 1);
+            assert_memory_equal(b.global_offset, cut ? parts : whole, cut ? sizeof parts : sizeof whole);
+            assert_memory_equal(b.global_at, cut ? parts_at : whole_at, cut ? sizeof parts_at : sizeof whole_at);
+        }
+        qkv_gather_free(&ctx, &g);
+        qkv_gather_free(&ctx, &plain);
+    }
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void dropout_follows_the_row(void **state) {
     (void)state;
     test_memory memory = {0};
@@ -116,7 +150,7 @@ static void dropout_follows_the_row(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_lie_side_by_side),
-        cmocka_unit_test(segments_lie_side_by_side),
+        cmocka_unit_test(segments_lie_side_by_side), cmocka_unit_test(global_tokens_are_listed),
         cmocka_unit_test(dropout_follows_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

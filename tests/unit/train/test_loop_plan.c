@@ -6,7 +6,7 @@
 #include "train/loop_plan.h"
 #include "kernels/pick.h"
 
-enum { ROWS = 300, EPOCHS = 3 };
+enum { ROWS = 300, EPOCHS = 3, LONGEST = 700 };
 
 typedef struct fixture {
     test_memory memory;
@@ -14,6 +14,7 @@ typedef struct fixture {
     qkv_classifier *net;
     qkv_ragged data;
     int64_t offset[ROWS + 1];
+    int32_t ids[ROWS * LONGEST];
     qkv_gather gather;
     int64_t planned; /* calls of step */
     bool by_units;   /* a step needs memory for its units, which are not a matter of tokens and rows */
@@ -41,7 +42,7 @@ static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t cou
     return qkv_classifier_step(x, f->net, &batch, NULL, 0.1, loss_scale, loss_sum, NULL);
 }
 
-typedef enum network { PLAIN, UNEVEN_HEADS, UNEVEN_BIAS, UNEVEN_GLOBALS } network;
+typedef enum network { PLAIN, UNEVEN_HEADS, UNEVEN_BIAS, UNEVEN_GLOBALS, UNEVEN_TOKENS } network;
 
 static void start(fixture *f, int threads, const qkv_loop_options *o, network kind) {
     *f = (fixture){0};
@@ -66,8 +67,10 @@ static void start(fixture *f, int threads, const qkv_loop_options *o, network ki
                     .dropout = 0.1,
                     .attention_dropout = 0.1,
                     .embedding_dropout = 0.1};
-    if (kind != PLAIN) c.max_length = 700, c.pooling = QKV_POOL_MEAN, c.position = QKV_POSITION_NONE, c.activation = QKV_ACT_GELU;
+    if (kind != PLAIN)
+        c.max_length = LONGEST, c.pooling = QKV_POOL_MEAN, c.position = QKV_POSITION_NONE, c.activation = QKV_ACT_GELU;
     if (kind == UNEVEN_BIAS) c.position = QKV_POSITION_T5, c.heads = c.kv_heads = 8, c.head_dim = 2;
+    if (kind == UNEVEN_TOKENS) c.span = (qkv_span){8, 8}, c.global_token = (qkv_numbers){2, {1, 3}};
     if (kind == UNEVEN_GLOBALS) {
         c.span = (qkv_span){8, 8};
         c.global_first = 64;
@@ -80,7 +83,8 @@ static void start(fixture *f, int threads, const qkv_loop_options *o, network ki
         int64_t n = (int64_t)qkv_below(qkv_key2(5, i), i % 20 == 0 || kind != PLAIN ? (uint64_t)c.max_length : 20);
         f->offset[i + 1] = f->offset[i] + n;
     }
-    f->data = (qkv_ragged){.count = ROWS, .offset = f->offset};
+    for (int64_t i = 0; i < f->offset[ROWS]; i++) f->ids[i] = (int32_t)qkv_below(qkv_key2(6, (uint64_t)i), (uint64_t)c.vocab);
+    f->data = (qkv_ragged){.count = ROWS, .offset = f->offset, .ids = f->ids, .globals = qkv_config_globals(&c)};
     assert_int_equal(qkv_gather_create(&f->ctx, &f->data, o->batch_tokens, o->batch_rows, &f->gather), QKV_OK);
 }
 
@@ -98,15 +102,10 @@ static void the_arena_is_the_exact_maximum(void **state) {
         int64_t tokens, rows;
         bool by_units;
         network kind;
-    } cases[] = {{1, 64, 8, false, PLAIN},
-                 {2, 100, 100, false, PLAIN},
-                 {3, 1000, 16, false, PLAIN},
-                 {2, 1, 4, false, PLAIN},
-                 {2, 100, 100, true, PLAIN},
-                 {2, 64, 8, true, PLAIN},
-                 {1, 1001, 3, false, UNEVEN_HEADS},
-                 {1, 1001, 3, false, UNEVEN_BIAS},
-                 {1, 1001, 3, false, UNEVEN_GLOBALS}};
+    } cases[] = {{1, 64, 8, false, PLAIN},          {2, 100, 100, false, PLAIN},      {3, 1000, 16, false, PLAIN},
+                 {2, 1, 4, false, PLAIN},           {2, 100, 100, true, PLAIN},       {2, 64, 8, true, PLAIN},
+                 {1, 1001, 3, false, UNEVEN_HEADS}, {1, 1001, 3, false, UNEVEN_BIAS}, {1, 1001, 3, false, UNEVEN_GLOBALS},
+                 {1, 1001, 3, false, UNEVEN_TOKENS}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static fixture f;
         qkv_loop_options o = {

@@ -1,4 +1,4 @@
-#include "compare/course.h"
+#include "compare/crossval.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { VOCABULARY = 8000, FEW = 1000, WHOLE = 1 << 24, MOST_WEIGHTS = 1 << 26 };
 
-void qkv_course_free(qkv_course *c) {
+void qkv_crossval_free(qkv_crossval *c) {
     if (!c->ctx) return;
     qkv_table_free(&c->train);
     qkv_table_free(&c->test);
@@ -21,10 +21,10 @@ void qkv_course_free(qkv_course *c) {
     qkv_free(c->ctx, c->target);
     qkv_free(c->ctx, c->fold);
     qkv_tokenizer_free(c->tokenizer);
-    *c = (qkv_course){0};
+    *c = (qkv_crossval){0};
 }
 
-double qkv_course_most_frequent(const qkv_course *c) {
+double qkv_crossval_most_frequent(const qkv_crossval *c) {
     int64_t most = 0;
     for (int64_t i = 0; i < c->labels.count; i++)
         if (c->labels.rows[i] > most) most = c->labels.rows[i];
@@ -39,7 +39,7 @@ static int64_t words_of(const qkv_row *row) {
     return n;
 }
 
-static qkv_status count_words(qkv_course *c) {
+static qkv_status count_words(qkv_crossval *c) {
     int64_t *n, shortest, longest;
     QKV_TRY(qkv_alloc(c->ctx, c->table.count, sizeof *n, &n));
     for (int64_t i = 0; i < c->table.count; i++) n[i] = words_of(&c->table.rows[i]);
@@ -48,14 +48,14 @@ static qkv_status count_words(qkv_course *c) {
     return status;
 }
 
-void qkv_course_ask(qkv_course *c, int64_t folds) {
+void qkv_crossval_ask(qkv_crossval *c, int64_t folds) {
     c->asked = folds;
     c->test_rows = 0;
     for (int64_t i = 0; i < c->table.count; i++) c->test_rows += c->fold[i] < folds;
 }
 
 /* The rows are there: labels, folds, a name. */
-static qkv_status settle(qkv_course *c, uint64_t seed) {
+static qkv_status settle(qkv_crossval *c, uint64_t seed) {
     const qkv_table *t = &c->table;
     c->at = -1;
     c->train.ctx = c->test.ctx = c->ctx;
@@ -64,14 +64,14 @@ static qkv_status settle(qkv_course *c, uint64_t seed) {
         return qkv_fail(c->ctx, QKV_BAD_DATA, "%s: all rows have one label; there is nothing to compare", t->name);
     QKV_TRY(qkv_alloc(c->ctx, t->count, sizeof *c->target, &c->target));
     QKV_TRY(qkv_alloc(c->ctx, t->count, sizeof *c->fold, &c->fold));
-    QKV_TRY(qkv_table_deal(t, QKV_COURSE_FOLDS, seed, c->fold));
+    QKV_TRY(qkv_table_deal(t, QKV_CROSSVAL_FOLDS, seed, c->fold));
     for (int64_t i = 0; i < t->count; i++)
         c->target[i] = qkv_label_find(c->labels.text, c->labels.size, c->labels.count, t->rows[i].label, t->rows[i].label_size);
-    qkv_course_ask(c, t->count < FEW ? QKV_COURSE_FOLDS : 1);
+    qkv_crossval_ask(c, t->count < FEW ? QKV_CROSSVAL_FOLDS : 1);
     return count_words(c);
 }
 
-qkv_status qkv_course_read(qkv_ctx *ctx, const char *path, qkv_course *c) {
+qkv_status qkv_crossval_read(qkv_ctx *ctx, const char *path, qkv_crossval *c) {
     c->ctx = ctx;
     QKV_TRY(qkv_table_read(ctx, path, NULL, QKV_WANT_LABEL, false, &c->table));
     snprintf(c->name, sizeof c->name, "%.180s (rows %016" PRIx64 ")", c->table.name, c->table.hash);
@@ -100,7 +100,7 @@ static int64_t make_text(uint64_t key, int kind, int64_t words, char *to) {
     return n - 1;
 }
 
-qkv_status qkv_course_make(qkv_ctx *ctx, int64_t rows, int64_t words, uint64_t seed, qkv_course *c) {
+qkv_status qkv_crossval_make(qkv_ctx *ctx, int64_t rows, int64_t words, uint64_t seed, qkv_crossval *c) {
     enum { WORD_MOST = 10 };
     qkv_table *t = &c->table;
     int64_t at = 0;
@@ -126,7 +126,7 @@ qkv_status qkv_course_make(qkv_ctx *ctx, int64_t rows, int64_t words, uint64_t s
 
 /* ---- a fold ---- */
 
-static qkv_status train_tokenizer(qkv_course *c) {
+static qkv_status train_tokenizer(qkv_crossval *c) {
     const qkv_tokenizer_options options = {QKV_TOKENIZER_BPE, VOCABULARY, 1, QKV_NORMALIZE_NONE};
     const qkv_table *t = &c->train;
     const char **texts = NULL;
@@ -140,7 +140,7 @@ static qkv_status train_tokenizer(qkv_course *c) {
     return status;
 }
 
-static qkv_status turn_to(qkv_course *c, int64_t fold) {
+static qkv_status turn_to(qkv_crossval *c, int64_t fold) {
     if (c->at == fold) return QKV_OK;
     c->at = -1;
     qkv_table_free(&c->train);
@@ -168,7 +168,7 @@ static void keep_ends(qkv_ragged *r, int64_t most) {
     r->offset[r->count] = to;
 }
 
-static qkv_status encode(qkv_course *c, const qkv_table *t, const qkv_config *config, bool ends, qkv_ragged *rows) {
+static qkv_status encode(qkv_crossval *c, const qkv_table *t, const qkv_config *config, bool ends, qkv_ragged *rows) {
     qkv_config how = *config;
     qkv_encoded encoded;
     if (ends) how.max_length = WHOLE;
@@ -181,14 +181,14 @@ static qkv_status encode(qkv_course *c, const qkv_table *t, const qkv_config *co
     return QKV_OK;
 }
 
-qkv_status qkv_course_lesson(qkv_course *c, int64_t fold, const qkv_config *config, bool ends, qkv_lesson *l) {
-    *l = (qkv_lesson){.classes = c->labels.count, .max_length = config->max_length, .text = true};
+qkv_status qkv_crossval_dataset(qkv_crossval *c, int64_t fold, const qkv_config *config, bool ends, qkv_dataset *l) {
+    *l = (qkv_dataset){.classes = c->labels.count, .max_length = config->max_length, .text = true};
     memcpy(l->name, c->name, sizeof l->name);
     QKV_TRY(turn_to(c, fold));
     l->vocab = qkv_tokenizer_vocab(c->tokenizer);
     qkv_status status = encode(c, &c->train, config, ends, &l->train);
     if (status == QKV_OK) status = encode(c, &c->test, config, ends, &l->test);
-    if (status != QKV_OK) qkv_lesson_free(c->ctx, l);
+    if (status != QKV_OK) qkv_dataset_free(c->ctx, l);
     return status;
 }
 
@@ -212,7 +212,7 @@ static qkv_bag_texts part(const texts *t, int64_t from, int64_t to) {
 }
 
 /* The held rows first. */
-static qkv_status texts_of(qkv_course *c, texts *t) {
+static qkv_status texts_of(qkv_crossval *c, texts *t) {
     int64_t held = 0, n = 0;
     QKV_TRY(qkv_alloc(c->ctx, c->train.count, sizeof *t->text, &t->text));
     QKV_TRY(qkv_alloc(c->ctx, c->train.count, sizeof *t->length, &t->length));
@@ -232,7 +232,7 @@ static qkv_status texts_of(qkv_course *c, texts *t) {
     return QKV_OK;
 }
 
-static qkv_status answer(qkv_course *c, const qkv_bag *bag, int32_t *given) {
+static qkv_status answer(qkv_crossval *c, const qkv_bag *bag, int32_t *given) {
     qkv_encoded e = {.rows.count = c->test.count};
     qkv_status status = qkv_encoded_score_table(bag, &c->test, 0, &e);
     for (int64_t i = 0; status == QKV_OK && i < c->test.count; i++)
@@ -241,7 +241,7 @@ static qkv_status answer(qkv_course *c, const qkv_bag *bag, int32_t *given) {
     return status;
 }
 
-qkv_status qkv_course_linear(qkv_course *c, int64_t fold, int32_t **given, double *bytes) {
+qkv_status qkv_crossval_linear(qkv_crossval *c, int64_t fold, int32_t **given, double *bytes) {
     texts t = {0};
     qkv_bag bag = {.ctx = c->ctx};
     QKV_TRY(turn_to(c, fold));

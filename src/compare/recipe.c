@@ -1,5 +1,5 @@
-/* Trains one network on a lesson, by the loop that `qkv train` runs. */
-#include "compare/lesson.h"
+/* Trains one network on a dataset, by the loop that `qkv train` runs. */
+#include "compare/dataset.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,19 +11,19 @@
 
 typedef struct training {
     qkv_run *run;
-    const qkv_lesson *lesson;
-    const qkv_pupil *pupil;
+    const qkv_dataset *dataset;
+    const qkv_recipe *recipe;
     qkv_classifier *net;
     qkv_gather gather;
     real *weights;
     double *seconds; /* of each step */
     qkv_learned *learned;
-    double losses, tokens, time;
+    double losses;
     int64_t counted, asked;
     qkv_status watched;
 } training;
 
-qkv_config qkv_pupil_config(const qkv_lesson *l, int64_t layers, int64_t dim, int64_t heads) {
+qkv_config qkv_recipe_config(const qkv_dataset *l, int64_t layers, int64_t dim, int64_t heads) {
     return (qkv_config){.vocab = l->vocab,
                         .classes = l->classes,
                         .layers = layers,
@@ -48,9 +48,9 @@ qkv_config qkv_pupil_config(const qkv_lesson *l, int64_t layers, int64_t dim, in
 static qkv_status step(void *self, qkv_exec *x, const int64_t *rows, int64_t count, double loss_scale, double *loss_sum) {
     training *t = self;
     qkv_batch batch;
-    qkv_gather_rows(&t->gather, &t->lesson->train, rows, count, x->plan, &batch);
-    if (t->lesson->text && !x->plan) qkv_gather_drop(&t->gather, &batch, 0.2, QKV_TOKEN_UNK, x->seed, x->step);
-    return qkv_classifier_step(x, t->net, &batch, x->plan ? NULL : t->gather.target, t->lesson->text ? 0.1 : 0, loss_scale,
+    qkv_gather_rows(&t->gather, &t->dataset->train, rows, count, x->plan, &batch);
+    if (t->dataset->text && !x->plan) qkv_gather_drop(&t->gather, &batch, 0.2, QKV_TOKEN_UNK, x->seed, x->step);
+    return qkv_classifier_step(x, t->net, &batch, x->plan ? NULL : t->gather.target, t->dataset->text ? 0.1 : 0, loss_scale,
                                loss_sum, NULL);
 }
 
@@ -59,8 +59,8 @@ static qkv_status probe(void *self, qkv_exec *x, const int64_t *rows, int64_t co
     qkv_batch batch;
     qkv_mat logits;
     const size_t mark = qkv_exec_mark(x);
-    qkv_gather_rows(&t->gather, &t->lesson->train, rows, count, x->plan, &batch);
-    QKV_TRY(qkv_temp(x, count, t->lesson->classes, &logits));
+    qkv_gather_rows(&t->gather, &t->dataset->train, rows, count, x->plan, &batch);
+    QKV_TRY(qkv_temp(x, count, t->dataset->classes, &logits));
     QKV_TRY(qkv_classifier_forward(x, t->net, &batch, logits));
     qkv_exec_release(x, mark);
     return QKV_OK;
@@ -68,19 +68,17 @@ static qkv_status probe(void *self, qkv_exec *x, const int64_t *rows, int64_t co
 
 static void on_step(training *t, const qkv_train_step *s) {
     t->seconds[s->step - 1] = s->seconds;
-    t->learned->seconds += s->seconds;
     t->learned->tokens += (double)s->tokens;
-    if (s->step > 1) t->tokens += (double)s->tokens, t->time += s->seconds; /* the first warms up */
     if (10 * s->step > 9 * s->steps) t->losses += s->loss, t->counted++;
-    if (t->pupil->watch && t->watched == QKV_OK)
-        t->watched = t->pupil->watch(t->pupil->watch_user, t->net, t->weights, s->step, s->gradient_norm);
+    if (t->recipe->watch && t->watched == QKV_OK)
+        t->watched = t->recipe->watch(t->recipe->watch_user, t->net, t->weights, s->step, s->gradient_norm);
     qkv_run_tell(t->run, (double)s->step / (double)s->steps);
 }
 
 static void on_event(void *user, const qkv_train_event *e) {
     training *t = user;
     if (e->kind == QKV_TRAIN_STEP) on_step(t, &e->u.step);
-    if (e->kind == QKV_TRAIN_MONITOR && t->pupil->seen) t->pupil->seen(t->pupil->watch_user, &e->u.monitor);
+    if (e->kind == QKV_TRAIN_MONITOR && t->recipe->seen) t->recipe->seen(t->recipe->watch_user, &e->u.monitor);
     if (e->kind != QKV_TRAIN_PLAN) return;
     t->learned->parameters = (double)e->u.plan.parameters;
     t->learned->bytes = (double)e->u.plan.bytes;
@@ -88,35 +86,37 @@ static void on_event(void *user, const qkv_train_event *e) {
 }
 
 static qkv_loop_options loop_options(const training *t) {
-    const bool text = t->lesson->text;
-    return (qkv_loop_options){.steps = t->pupil->steps,
-                              .batch_tokens = t->pupil->batch_tokens,
-                              .batch_rows = t->pupil->batch_rows,
+    const bool text = t->dataset->text;
+    return (qkv_loop_options){.steps = t->recipe->steps,
+                              .batch_tokens = t->recipe->batch_tokens,
+                              .batch_rows = t->recipe->batch_rows,
                               .accumulate = 1,
                               .schedule = QKV_SCHEDULE_LINEAR,
-                              .warmup = t->pupil->warmup < 0 ? 0 : t->pupil->warmup > 0 ? t->pupil->warmup : 0.1,
-                              .lr = t->pupil->lr,
-                              .embedding_lr = (text ? 6 : 3) * t->pupil->lr,
+                              .warmup = t->recipe->warmup < 0 ? 0 : t->recipe->warmup > 0 ? t->recipe->warmup : 0.1,
+                              .lr = t->recipe->lr,
+                              .embedding_lr = (text ? 6 : 3) * t->recipe->lr,
                               .lazy_embedding = text,
                               .weight_decay = 0.01,
                               .beta1 = 0.9,
                               .beta2 = 0.98,
                               .epsilon = 1e-8,
-                              .clip = t->pupil->clip,
-                              .monitor = t->pupil->monitor,
+                              .clip = t->recipe->clip,
+                              .monitor = t->recipe->monitor,
                               .ema_decay = 0.999,
                               .average_last = 3,
-                              .seed = t->pupil->seed};
+                              .seed = t->recipe->seed};
+}
+
+static void answered(training *t, int64_t row, int64_t answer) {
+    t->learned->given[row] = (int32_t)answer;
+    if (t->dataset->test.target[row] != answer) return;
+    t->learned->right++;
+    t->learned->answers[row / 4] |= (char)(1 << row % 4);
 }
 
 static void on_answer(void *user, int64_t row, const real *probabilities, int64_t classes, double loss) {
-    training *t = user;
-    const int64_t answer = qkv_argmax(probabilities, classes);
     (void)loss;
-    t->learned->given[row] = (int32_t)answer;
-    if (t->lesson->test.target[row] != answer) return;
-    t->learned->right++;
-    t->learned->answers[row / 4] |= (char)(1 << row % 4);
+    answered(user, row, qkv_argmax(probabilities, classes));
 }
 
 static int ascending(const void *a, const void *b) {
@@ -124,50 +124,55 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* A step that takes many times the median counts as so many: the machine was at something else. */
 static void settle(training *t, int64_t steps) {
+    enum { MOST = 5 };
     qkv_learned *l = t->learned;
     if (steps > 0) {
         qsort(t->seconds, (size_t)steps, sizeof *t->seconds, ascending);
         l->step_seconds = t->seconds[steps / 2];
+        for (int64_t i = 0; i < steps; i++) l->seconds += fmin(t->seconds[i], MOST * l->step_seconds);
     }
     l->loss = t->counted > 0 ? t->losses / (double)t->counted : NAN;
-    l->tokens_per_second = t->time > 0 ? t->tokens / t->time : NAN;
+    l->tokens_per_second = l->seconds > 0 ? l->tokens / l->seconds : NAN;
 }
 
 static qkv_status learn(training *t) {
     qkv_ctx *ctx = t->run->ctx;
-    const qkv_ragged *train = &t->lesson->train;
+    const qkv_ragged *train = &t->dataset->train;
     const qkv_task task = {
         .self = t, .reg = qkv_classifier_reg(t->net), .rows = train->count, .offset = train->offset, .step = step,
         .segment_at = train->segment_at, .segment_size = train->segment_size, .probe = probe,
-        .attention_layers = qkv_config_attention_layers(&t->pupil->config), .attention_heads = t->pupil->config.heads};
+        .attention_layers = qkv_config_attention_layers(&t->recipe->config), .attention_heads = t->recipe->config.heads};
     const qkv_loop_options o = loop_options(t);
     const qkv_train_callbacks callbacks = {on_event, t};
     qkv_loop_result result;
+    int64_t common;
+    QKV_TRY(qkv_dataset_common(ctx, t->dataset, &common));
     QKV_TRY(qkv_gather_create(ctx, train, o.batch_tokens, o.batch_rows > 0 ? o.batch_rows : o.batch_tokens, &t->gather));
     QKV_TRY(qkv_alloc(ctx, task.reg->size, sizeof *t->weights, &t->weights));
     QKV_TRY(qkv_alloc(ctx, o.steps, sizeof *t->seconds, &t->seconds));
-    qkv_reg_init(task.reg, t->pupil->seed, t->weights);
+    qkv_reg_init(task.reg, t->recipe->seed, t->weights);
     qkv_status status = qkv_loop_run(ctx, &task, &o, &callbacks, 0, t->weights, &result);
     if (status != QKV_OK && status != QKV_NUMERIC) return status;
     QKV_TRY(t->watched);
     settle(t, result.steps);
     t->learned->diverged = status == QKV_NUMERIC;
-    if (t->learned->diverged) return QKV_OK;
-    if (t->pupil->ask) QKV_TRY(t->pupil->ask(t->pupil->watch_user, t->net, t->weights));
-    const int64_t digits = (t->lesson->test.count + 3) / 4;
+    if (t->recipe->ask && !t->learned->diverged) QKV_TRY(t->recipe->ask(t->recipe->watch_user, t->net, t->weights));
+    const int64_t digits = (t->dataset->test.count + 3) / 4;
     QKV_TRY(qkv_alloc_zero(ctx, digits + 1, 1, &t->learned->answers));
-    QKV_TRY(qkv_alloc(ctx, t->lesson->test.count, sizeof *t->learned->given, &t->learned->given));
-    QKV_TRY(qkv_scorer_once(ctx, t->net, t->weights, NULL, &t->lesson->test, on_answer, t));
+    QKV_TRY(qkv_alloc(ctx, t->dataset->test.count, sizeof *t->learned->given, &t->learned->given));
+    for (int64_t i = 0; i < t->dataset->test.count && t->learned->diverged; i++) answered(t, i, common);
+    if (!t->learned->diverged) QKV_TRY(qkv_scorer_once(ctx, t->net, t->weights, NULL, &t->dataset->test, on_answer, t));
     for (int64_t i = 0; i < digits; i++) t->learned->answers[i] = "0123456789abcdef"[(int)t->learned->answers[i]];
     return QKV_OK;
 }
 
-qkv_status qkv_pupil_train(qkv_run *run, const qkv_lesson *lesson, const qkv_pupil *pupil, qkv_learned *learned) {
-    training t = {.run = run, .lesson = lesson, .pupil = pupil, .learned = learned};
+qkv_status qkv_recipe_train(qkv_run *run, const qkv_dataset *dataset, const qkv_recipe *recipe, qkv_learned *learned) {
+    training t = {.run = run, .dataset = dataset, .recipe = recipe, .learned = learned};
     *learned = (qkv_learned){.loss = NAN, .step_seconds = NAN, .tokens_per_second = NAN};
-    if (lesson->train.count == 0) return qkv_fail(run->ctx, QKV_BAD_DATA, "%s: no rows to train on", lesson->name);
-    qkv_status status = qkv_classifier_create(run->ctx, &pupil->config, false, &t.net);
+    if (dataset->train.count == 0) return qkv_fail(run->ctx, QKV_BAD_DATA, "%s: no rows to train on", dataset->name);
+    qkv_status status = qkv_classifier_create(run->ctx, &recipe->config, false, &t.net);
     if (status == QKV_OK) status = learn(&t);
     qkv_gather_free(run->ctx, &t.gather);
     qkv_free(run->ctx, t.seconds);
@@ -188,8 +193,8 @@ static void put(json_t *values, const char *name, double x) {
     if (isfinite(x)) json_object_set_new(values, name, json_real(x));
 }
 
-void qkv_learned_json(const qkv_learned *l, const qkv_lesson *lesson, json_t *values) {
-    if (!l->diverged && lesson->test.count > 0) put(values, "accuracy", (double)l->right / (double)lesson->test.count);
+void qkv_learned_json(const qkv_learned *l, const qkv_dataset *dataset, json_t *values) {
+    if (dataset->test.count > 0) put(values, "accuracy", (double)l->right / (double)dataset->test.count);
     if (l->answers) json_object_set_new(values, "right", json_string(l->answers));
     put(values, "loss", l->loss);
     put(values, "step_seconds", l->step_seconds);
@@ -200,13 +205,13 @@ void qkv_learned_json(const qkv_learned *l, const qkv_lesson *lesson, json_t *va
     put(values, "diverged", l->diverged);
 }
 
-bool qkv_learned_whole(const json_t *values, const qkv_lesson *lesson) {
+bool qkv_learned_whole(const json_t *values, const qkv_dataset *dataset) {
     static const char *const diverged[] = {"diverged", NULL}, *const accuracy[] = {"accuracy", NULL},
                              *const positive[] = {"loss", "step_seconds", "tokens_per_second", "parameters", "bytes", "step_flops",
                                                   NULL};
     if (!qkv_values_within(values, diverged, 0, 1)) return false;
     if (json_number_value(json_object_get(values, "diverged")) > 0) return true;
     const char *right = json_string_value(json_object_get(values, "right"));
-    if (!right || (int64_t)strlen(right) != (lesson->test.count + 3) / 4 || right[strspn(right, "0123456789abcdef")]) return false;
-    return (lesson->test.count == 0 || qkv_values_within(values, accuracy, 0, 1)) && qkv_values_within(values, positive, 0, 1e30);
+    if (!right || (int64_t)strlen(right) != (dataset->test.count + 3) / 4 || right[strspn(right, "0123456789abcdef")]) return false;
+    return (dataset->test.count == 0 || qkv_values_within(values, accuracy, 0, 1)) && qkv_values_within(values, positive, 0, 1e30);
 }

@@ -1,4 +1,4 @@
-#include "compare/lesson.h"
+#include "compare/dataset.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,33 @@ qkv_status qkv_ragged_split(qkv_ctx *ctx, qkv_ragged *r, int64_t k, qkv_ragged *
     return QKV_OK;
 }
 
-void qkv_lesson_free(qkv_ctx *ctx, qkv_lesson *l) {
+qkv_status qkv_ragged_copy(qkv_ctx *ctx, const qkv_ragged *r, qkv_ragged *copy) {
+    *copy = (qkv_ragged){.count = r->count};
+    qkv_status status = qkv_alloc(ctx, r->count + 1, sizeof *copy->offset, &copy->offset);
+    if (status == QKV_OK) status = qkv_alloc(ctx, r->count, sizeof *copy->target, &copy->target);
+    if (status == QKV_OK) status = qkv_alloc(ctx, r->offset[r->count], sizeof *copy->ids, &copy->ids);
+    if (status != QKV_OK) {
+        qkv_ragged_free(ctx, copy);
+        return status;
+    }
+    memcpy(copy->offset, r->offset, (size_t)(r->count + 1) * sizeof *r->offset);
+    if (r->count > 0) memcpy(copy->target, r->target, (size_t)r->count * sizeof *r->target);
+    if (r->offset[r->count] > 0) memcpy(copy->ids, r->ids, (size_t)r->offset[r->count] * sizeof *r->ids);
+    return QKV_OK;
+}
+
+qkv_status qkv_dataset_common(qkv_ctx *ctx, const qkv_dataset *l, int64_t *common) {
+    int64_t *rows;
+    *common = 0;
+    QKV_TRY(qkv_alloc_zero(ctx, l->classes, sizeof *rows, &rows));
+    for (int64_t i = 0; i < l->train.count; i++) rows[l->train.target[i]]++;
+    for (int64_t c = 1; c < l->classes; c++)
+        if (rows[c] > rows[*common]) *common = c;
+    qkv_free(ctx, rows);
+    return QKV_OK;
+}
+
+void qkv_dataset_free(qkv_ctx *ctx, qkv_dataset *l) {
     qkv_ragged_free(ctx, &l->train);
     qkv_ragged_free(ctx, &l->test);
 }
@@ -76,7 +102,7 @@ static qkv_status tokenizer_of(qkv_ctx *ctx, const qkv_table *t, qkv_tokenizer *
     return status;
 }
 
-static qkv_status encode(qkv_ctx *ctx, const qkv_lesson *l, const qkv_tokenizer *tokenizer, const qkv_labels *labels,
+static qkv_status encode(qkv_ctx *ctx, const qkv_dataset *l, const qkv_tokenizer *tokenizer, const qkv_labels *labels,
                          const qkv_table *t, qkv_ragged *rows) {
     const qkv_config config = {.pooling = QKV_POOL_ATTENTION, .max_length = l->max_length};
     qkv_encoded encoded;
@@ -87,7 +113,7 @@ static qkv_status encode(qkv_ctx *ctx, const qkv_lesson *l, const qkv_tokenizer 
     return QKV_OK;
 }
 
-static qkv_status read_tables(qkv_ctx *ctx, qkv_table *train, qkv_table *test, qkv_lesson *l) {
+static qkv_status read_tables(qkv_ctx *ctx, qkv_table *train, qkv_table *test, qkv_dataset *l) {
     qkv_labels labels = {0};
     qkv_tokenizer *tokenizer = NULL;
     qkv_status status = qkv_labels_collect(ctx, train, NULL, NULL, 0, &labels);
@@ -107,9 +133,9 @@ static qkv_status read_tables(qkv_ctx *ctx, qkv_table *train, qkv_table *test, q
     return status;
 }
 
-qkv_status qkv_lesson_read(qkv_ctx *ctx, const char *path, int64_t max_length, qkv_lesson *l) {
+qkv_status qkv_dataset_read(qkv_ctx *ctx, const char *path, int64_t max_length, qkv_dataset *l) {
     qkv_table train = {.ctx = ctx}, test = {.ctx = ctx};
-    *l = (qkv_lesson){.max_length = max_length, .text = true};
+    *l = (qkv_dataset){.max_length = max_length, .text = true};
     qkv_status status = qkv_table_read(ctx, path, NULL, QKV_WANT_LABEL, false, &train);
     if (status == QKV_OK) {
         snprintf(l->name, sizeof l->name, "%.180s (rows %016llx), up to %lld tokens", train.name, (unsigned long long)train.hash,
@@ -119,6 +145,6 @@ qkv_status qkv_lesson_read(qkv_ctx *ctx, const char *path, int64_t max_length, q
     if (status == QKV_OK) status = read_tables(ctx, &train, &test, l);
     qkv_table_free(&train);
     qkv_table_free(&test);
-    if (status != QKV_OK) qkv_lesson_free(ctx, l);
+    if (status != QKV_OK) qkv_dataset_free(ctx, l);
     return status;
 }
