@@ -103,7 +103,7 @@ typedef struct qkv_flops_part {
 } qkv_flops_part;
 
 typedef struct qkv_flops {
-    char what[1080]; /* the network in words */
+    char what[1700]; /* the network in words */
     char batch[120]; /* the sequences in words */
     int alone;       /* 1: a layer alone */
     int train, dtype;

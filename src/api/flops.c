@@ -237,7 +237,7 @@ typedef struct lengths_list {
 static qkv_status add_segments(const qkv_model *model, const qkv_record *record, const qkv_token *tokens, int64_t count, lengths_list *list) {
     qkv_flops_segments *s = list->segments;
     if (!s || model->config.segment == QKV_SEGMENT_NONE) return QKV_OK;
-    if (list->cut + count > list->cut_capacity) {
+    if (list->cut + count > list->cut_capacity || !s->size) {
         list->cut_capacity = 2 * (list->cut + count) + 64;
         QKV_TRY(qkv_grow(model->ctx, list->cut_capacity, sizeof *s->size, &s->size));
     }

@@ -183,7 +183,7 @@ static qkv_status encode(qkv_crossval *c, const qkv_table *t, const qkv_config *
 
 qkv_status qkv_crossval_dataset(qkv_crossval *c, int64_t fold, const qkv_config *config, bool ends, qkv_dataset *l) {
     *l = (qkv_dataset){.classes = c->labels.count, .max_length = config->max_length, .text = true};
-    memcpy(l->name, c->name, sizeof l->name);
+    snprintf(l->name, sizeof l->name, "%s", c->name);
     QKV_TRY(turn_to(c, fold));
     l->vocab = qkv_tokenizer_vocab(c->tokenizer);
     qkv_status status = encode(c, &c->train, config, ends, &l->train);

@@ -109,10 +109,11 @@ static qkv_status make(const qkv_run *run, const qkv_crossval *c, const int64_t 
     for (int64_t seed = 0; seed < run->seeds && seed < QKV_SAMPLES; seed++) {
         of[turn] = seed;
         s->missing += qkv_run_missing(run, of);
+        s->seed[s->seeds] = seed;
         if (gather(run, c, of, fold, a)) QKV_TRY(score(c, a, s));
     }
     of[turn] = 1;
-    s->fixed = !qkv_run_find(run, of);
+    s->fixed = run->seeds > 1 && !qkv_run_find(run, of);
     for (int m = 0; m < QKV_MARKS && s->seeds > 0; m++) {
         for (int64_t r = 0; r < QKV_FOLD_SCORES_RESAMPLES; r++) s->resampled[m][r] /= (double)s->seeds;
         for (int64_t f = 0; f < s->folds; f++) s->without[m][f] /= (double)s->seeds;
@@ -195,14 +196,15 @@ static bool spread_known(const qkv_fold_scores *s) {
     return s->seeds > 1 || s->fixed;
 }
 
-/* Seed by seed where both have several; one that has no seeds (the linear model) is held against each of the other's. */
+/* Seed by seed, of those that both have; one that has no seeds (the linear model) is held against each of the other's. */
 static qkv_estimate of_those_there(const qkv_fold_scores *a, const qkv_fold_scores *b, qkv_mark m, combine *f) {
     double of[QKV_SAMPLES] = {0};
     if (a->seeds == 0 || b->seeds == 0) return qkv_estimate_mean(of, 0, 0);
     if (!spread_known(a) || !spread_known(b) || (a->seeds == 1 && b->seeds == 1)) return by_folds(a, b, m, f);
-    const bool one = a->seeds == 1 || b->seeds == 1;
-    const int64_t n = (a->seeds > b->seeds) == one ? a->seeds : b->seeds; /* the more of both, or what both have */
-    for (int64_t i = 0; i < n; i++) of[i] = f(a->of[m][i < a->seeds ? i : 0], b->of[m][i < b->seeds ? i : 0]);
+    int64_t n = 0;
+    for (int64_t i = 0; i < a->seeds; i++)
+        for (int64_t k = 0; k < b->seeds; k++)
+            if (a->fixed || b->fixed || a->seed[i] == b->seed[k]) of[n++] = f(a->of[m][i], b->of[m][k]);
     return qkv_estimate_mean(of, n, error_of_rows(a, b, m, f));
 }
 

@@ -15,6 +15,7 @@ typedef struct qkv_fold_scores {
     bool fixed;    /* there is nothing but one: a model that has no seed */
     int64_t rows, folds;
     int64_t missing;                   /* trainings that are not there yet */
+    int64_t seed[QKV_SAMPLES + 1];     /* [seeds] which of all they are */
     double of[QKV_MARKS][QKV_SAMPLES]; /* [seeds] */
     /* Means over the seeds: of all rows but those of a fold, and of the rows drawn anew so many times. */
     double without[QKV_MARKS][QKV_CROSSVAL_FOLDS], *resampled[QKV_MARKS]; /* [QKV_FOLD_SCORES_RESAMPLES] */

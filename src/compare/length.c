@@ -285,13 +285,13 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     const qkv_dataset dataset = dataset_of(t, kind);
     asker asked = {.ctx = run->ctx, .task = t, .values = values};
     qkv_recipe p = {.config = qkv_recipe_config(&dataset, l->layers, l->dim, 4),
-                   .steps = kind == QKV_LENGTH_PICK ? t->pick_steps : t->steps,
-                   .batch_tokens = t->batch_tokens,
-                   .lr = rate_of(run, trial),
-                   .clip = 1,
-                   .seed = run->o->seed + (uint64_t)trial->at[QKV_LENGTH_TURN],
-                   .ask = kind == QKV_LENGTH_ALL ? ask : NULL,
-                   .watch_user = &asked};
+                    .steps = kind == QKV_LENGTH_PICK ? t->pick_steps : t->steps,
+                    .batch_tokens = t->batch_tokens,
+                    .lr = rate_of(run, trial),
+                    .clip = 1,
+                    .seed = run->o->seed + (uint64_t)trial->at[QKV_LENGTH_TURN],
+                    .ask = kind == QKV_LENGTH_ALL ? ask : NULL,
+                    .watch_user = &asked};
     p.config.model = a->model;
     p.config.position = a->position;
     p.config.pooling = t->pooling;
@@ -300,10 +300,14 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     QKV_TRY(qkv_recipe_train(run, &dataset, &p, &learned));
     qkv_learned_json(&learned, &dataset, values);
     json_object_set_new(values, "rate", json_real(p.lr));
-    if (kind == QKV_LENGTH_ALL && learned.diverged && t->dev.count > 0) /* nobody was asked */
-        json_object_set_new(values, "dev", json_real(qkv_share_of_class(&t->dev, t->common, (qkv_lengths){0, INT64_MAX})));
+    qkv_status status = QKV_OK;
+    if (kind == QKV_LENGTH_ALL && learned.diverged && t->dev.count > 0) { /* nobody was asked */
+        int64_t common = 0;
+        status = qkv_dataset_common(run->ctx, &dataset, &common);
+        json_object_set_new(values, "dev", json_real(qkv_share_of_class(&t->dev, common, (qkv_lengths){0, INT64_MAX})));
+    }
     qkv_learned_free(run->ctx, &learned);
-    return QKV_OK;
+    return status;
 }
 
 /* Of the trials that pick, which stand in front of the others, those that are whole are known already. */
@@ -314,7 +318,10 @@ static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *valu
     const qkv_length_task *t = &l->tasks[trial->at[QKV_LENGTH_TASK]];
     const qkv_dataset dataset = dataset_of(t, kind);
     const double own = rate_of(run, trial);
+    const int64_t picks[QKV_TRIAL_PLACES] = {
+        trial->at[QKV_LENGTH_TASK], trial->at[QKV_LENGTH_ARM], QKV_ANY, QKV_LENGTH_PICK, QKV_ANY, QKV_ANY};
     if (!qkv_learned_whole(values, &dataset) || !json_object_get(values, "right")) return false;
+    if (kind != QKV_LENGTH_PICK && qkv_run_missing(run, picks) > 0) return false; /* which rate it is to have is not known */
     if (!qkv_values_within(values, rate, own, own)) return false;
     return kind != QKV_LENGTH_ALL || t->dev.count == 0 || qkv_values_within(values, dev, 0, 1);
 }

@@ -159,9 +159,9 @@ static const char *part_of_loss(qkv_outcome_claim *c, qkv_outcome *o, const char
                                 double figure) {
     const qkv_length_task *t = task_of(run, k);
     const qkv_asked asked = {figure, 0.005, 0, "%.1f %%", 100};
-    const char *not = judged_idle(c, o, part, run, k, a, QKV_LENGTH_TRAIN, near_rows(t));
-    if (!not &&t->all.count > 0) not = judged_idle(c, o, part, run, k, a, QKV_LENGTH_ALL, far_rows(t));
-    if (not ) return not ;
+    const char *why = judged_idle(c, o, part, run, k, a, QKV_LENGTH_TRAIN, near_rows(t));
+    if (!why && t->all.count > 0) why = judged_idle(c, o, part, run, k, a, QKV_LENGTH_ALL, far_rows(t));
+    if (why) return why;
     const qkv_estimate e = loss_beyond(run, k, a);
     qkv_claim_part(c, part, &asked, &e);
     return qkv_outcome_text(o, "%.1f %%", 100 * e.value);

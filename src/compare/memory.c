@@ -408,9 +408,9 @@ static void claim_recomputation(const qkv_run *run, qkv_outcome *o) {
     const qkv_estimate share = qkv_estimate_exact(blocks / none);
     qkv_claim_part(&c, "blocks computed again, of the activations (by the plan) less than half", &half, &share);
     qkv_claim_part(&c, "for a third more time at most", &third, &time);
-    qkv_claim_count(&c, "peaks measured within 5 % of what is planned, n 512", within(run, AT_512), ARM_COUNT);
-    qkv_claim_count(&c, "the same, n 8,192", within(run, AT_8192), ARM_COUNT);
-    qkv_claim_count(&c, "lengths at which all ways have the same bits", same_bits(run), LENGTH_COUNT);
+    qkv_claim_count(&c, "peaks measured within 5 % of what is planned, n 512", within(run, AT_512), ARM_COUNT, 0);
+    qkv_claim_count(&c, "the same, n 8,192", within(run, AT_8192), ARM_COUNT, 0);
+    qkv_claim_count(&c, "lengths at which all ways have the same bits", same_bits(run), LENGTH_COUNT, 0);
     qkv_outcome_add_claim(o, &c, "");
 }
 
@@ -423,8 +423,8 @@ static void claim_reversible(const qkv_run *run, qkv_outcome *o) {
              "n 8,192: activations %.0f MB instead of %.0f MB, for %.2f times the time; with twice the layers %.0f MB instead of %.0f MB; rows "
              "rebuilt to %.1e",
              1e-6 * own, 1e-6 * none, time.value, 1e-6 * deeper, 1e-6 * none_deeper, value(run, REVERSIBLE, AT_8192, "rebuilt"));
-    qkv_claim_count(&c, "less memory than where everything is kept", isnan(own / none) ? NAN : own < none, 1);
-    qkv_claim_count(&c, "no more with twice the layers", isnan(deeper / own) ? NAN : deeper <= own, 1);
+    qkv_claim_count(&c, "less memory than where everything is kept", isnan(own / none) ? NAN : own < none, 1, 0);
+    qkv_claim_count(&c, "no more with twice the layers", isnan(deeper / own) ? NAN : deeper <= own, 1, 0);
     qkv_outcome_add_claim(o, &c, "The other parts of this claim, hierarchical and sparse attention, are 'qkv compare patterns'.");
 }
 

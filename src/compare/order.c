@@ -245,8 +245,8 @@ static void conclude(qkv_run *run, qkv_outcome *o) {
     snprintf(c.ours, sizeof c.ours,
              "largest difference, beside the largest element: %.1e without positions, %.2f with learned ones",
              fmax(largest(run, 0, "rows"), largest(run, 0, "text")), largest(run, 2, "rows"));
-    qkv_claim_count(&c, "without positions equal within rounding", same, without);
-    qkv_claim_count(&c, "with positions, a causal mask or recurrence different", differ, with);
+    qkv_claim_count(&c, "without positions equal within rounding", same, without, 0);
+    qkv_claim_count(&c, "with positions, a causal mask or recurrence different", differ, with, 0);
     qkv_outcome_add_claim(o, &c, "");
 }
 

@@ -27,12 +27,10 @@ static double chance(const qkv_positions_task *t) {
 }
 
 /* Has it learned nothing, a tenth of what there is beyond chance at most, at the learned lengths, in the mean over the seeds? Of
- * what is not measured that is not known; a training that diverged has no answers. */
+ * what is not measured that is not known. */
 static bool idle(const qkv_run *run, int64_t k, int64_t which) {
     const qkv_positions_task *t = task_of(run, k);
-    const double a = accuracy(run, k, which, ONCE).value;
-    if (isnan(a)) return qkv_run_has(run, AT(k, QKV_PLACED[which].trained));
-    return a <= chance(t) + 0.1 * (1 - chance(t));
+    return accuracy(run, k, which, ONCE).value <= chance(t) + 0.1 * (1 - chance(t));
 }
 
 /* Are the texts at four times the length others than those at the learned one? Then what is lost between both is also what makes
@@ -81,7 +79,7 @@ static const char *note(const qkv_positions_task *t, qkv_outcome *o) {
 }
 
 static void table_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
-    enum { LOST = QKV_POSITIONS_LENGTHS + 1, COLUMNS = QKV_POSITIONS_LENGTHS + 3 };
+    enum { LOST = QKV_POSITIONS_LENGTHS + 1, COLUMNS = QKV_POSITIONS_LENGTHS + 4 };
     static const char *const keys[QKV_POSITIONS_LENGTHS] = {"once", "twice", "four_times", "eight_times"};
     const qkv_positions_task *t = task_of(run, k);
     qkv_compare_column columns[COLUMNS] = {{"arm", "positions", QKV_UNIT_TEXT}};
@@ -90,6 +88,7 @@ static void table_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
         columns[1 + i] = (qkv_compare_column){keys[i], length_name(o, t, i), QKV_UNIT_SHARE};
     columns[LOST] = (qkv_compare_column){"lost", beside(t) ? "lost at 4x, beside none" : "lost at 4x", QKV_UNIT_SHARE};
     columns[LOST + 1] = (qkv_compare_column){"lost_above_chance", "above chance", QKV_UNIT_SHARE};
+    columns[LOST + 2] = (qkv_compare_column){"diverged", "diverged", QKV_UNIT_COUNT};
     qkv_outcome_table(o, t->name, qkv_outcome_text(o, "Accuracy by length: %s", t->name), note(t, o), columns, COLUMNS);
     qkv_outcome_chart(o, qkv_outcome_text(o, "Accuracy by length: %s", t->name), "tokens of a text, at most", QKV_UNIT_COUNT, true,
                       "accuracy", QKV_UNIT_SHARE, false);
@@ -105,6 +104,7 @@ static void table_of(const qkv_run *run, int64_t k, qkv_outcome *o) {
         }
         qkv_outcome_set_estimate(o, LOST, &relative);
         qkv_outcome_set_estimate(o, LOST + 1, &above);
+        qkv_outcome_set(o, LOST + 2, qkv_run_count(run, AT(k, QKV_PLACED[a].trained), "diverged"), NAN);
     }
 }
 

@@ -17,6 +17,9 @@ typedef struct qkv_reading_of {
 qkv_status qkv_reading_ask(qkv_ctx *ctx, const qkv_classifier *net, const real *weights, uint64_t seed, const qkv_ragged *rows,
                            const qkv_reading_of *readings, int64_t count, char **answers) QKV_MUST_USE;
 
+/* The same of one that gives all rows this class. */
+qkv_status qkv_reading_always(qkv_ctx *ctx, const qkv_ragged *rows, int64_t class, char **answers) QKV_MUST_USE;
+
 /* `more` behind `rows`. Both have targets. */
 qkv_status qkv_ragged_append(qkv_ctx *ctx, qkv_ragged *rows, const qkv_ragged *more) QKV_MUST_USE;
 

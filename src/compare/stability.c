@@ -179,14 +179,14 @@ static qkv_status measure(qkv_run *run, const qkv_trial *trial, json_t *values) 
     const stability *s = run->self;
     const arm *a = &ARMS[trial->at[ARM]];
     const qkv_recipe recipe = {.config = config_of(s, a, DEPTHS[trial->at[DEPTH]]),
-                             .steps = s->steps,
-                             .batch_tokens = BATCH,
-                             .lr = RATE,
-                             .warmup = a->warmup,
-                             .seed = run->o->seed + (uint64_t)trial->at[TURN],
-                             .watch_user = values,
-                             .monitor = EVERY,
-                             .seen = seen};
+                               .steps = s->steps,
+                               .batch_tokens = BATCH,
+                               .lr = RATE,
+                               .warmup = a->warmup,
+                               .seed = run->o->seed + (uint64_t)trial->at[TURN],
+                               .watch_user = values,
+                               .monitor = EVERY,
+                               .seen = seen};
     qkv_learned learned;
     QKV_TRY(qkv_recipe_train(run, &s->dataset, &recipe, &learned));
     qkv_learned_json(&learned, &s->dataset, values);
@@ -275,14 +275,16 @@ static void conclude_monitor(const qkv_run *run, qkv_outcome *o) {
         }
 }
 
-/* How much more of it arm a has than arm b, seed by seed. */
+/* How much more of it arm a has than arm b, seed by seed. Not known where a training diverged and has none of it. */
 static qkv_estimate more(const qkv_run *run, int64_t a, int64_t b, int64_t d, const char *name) {
     double x[QKV_SAMPLES], y[QKV_SAMPLES];
     const int64_t n = qkv_run_samples(run, AT(a, d), name, x);
     qkv_run_samples(run, AT(b, d), name, y);
-    for (int64_t i = 0; i < n; i++) x[i] -= y[i];
-    qkv_estimate e = qkv_estimate_mean(x, n, 0);
-    e.missing = qkv_run_missing(run, AT(a, d)) + qkv_run_missing(run, AT(b, d));
+    const int64_t missing = qkv_run_missing(run, AT(a, d)) + qkv_run_missing(run, AT(b, d));
+    int64_t known = 0;
+    for (int64_t i = 0; i < n; i++) known += isfinite(x[i] -= y[i]);
+    qkv_estimate e = qkv_estimate_mean(x, known + missing < n ? 0 : n, 0);
+    e.missing = missing;
     return e;
 }
 
@@ -331,15 +333,15 @@ static void claim_exploding(const qkv_run *run, qkv_outcome *o) {
              (long long)s->steps, 100 * share_of(run, POST, DEEP, "vanishing", "looks"),
              100 * share_of(run, OURS, DEEP, "vanishing", "looks"), 100 * mean_of(run, POST, DEEP, "accuracy"),
              100 * mean_of(run, OURS, DEEP, "accuracy"));
-    qkv_claim_count(&c, "runs with post-norm in which a step explodes", runs_with(run, POST, DEEP, "exploding"), run->seeds);
+    qkv_claim_count(&c, "runs with post-norm in which a step explodes", runs_with(run, POST, DEEP, "exploding"), run->seeds,
+                    qkv_run_missing(run, AT(POST, DEEP)));
     qkv_claim_part(&c, "pre-norm learns more", &points, &gain);
     qkv_outcome_add_claim(o, &c, "");
 }
 
 static void claim_overflow(const qkv_run *run, qkv_outcome *o) {
     const qkv_asked less = {-INFINITY, 0, 0, "%+.3f of log n", 1};
-    const qkv_estimate sharper = more(run, UNSCALED, OURS, DEEP, "start_entropy"),
-                       lost = better(run, UNSCALED, OURS, DEEP);
+    const qkv_estimate sharper = more(run, UNSCALED, OURS, DEEP, "start_entropy"), lost = better(run, UNSCALED, OURS, DEEP);
     qkv_outcome_claim c = {
         .row = 19, .article = "B", .says = "softmax overflow: the scale 1/sqrt(d) prevents it", .figure = "none"};
     snprintf(c.ours, sizeof c.ours,
@@ -349,7 +351,7 @@ static void claim_overflow(const qkv_run *run, qkv_outcome *o) {
              mean_of(run, UNSCALED, DEEP, "end_score"), mean_of(run, OURS, DEEP, "start_score"),
              mean_of(run, OURS, DEEP, "end_score"));
     qkv_claim_count(&c, "runs without the scale in which something overflows", runs_with(run, UNSCALED, DEEP, "nonfinite"),
-                    run->seeds);
+                    run->seeds, qkv_run_missing(run, AT(UNSCALED, DEEP)));
     qkv_claim_part(&c, "attention starts sharper without it", &less, &sharper);
     qkv_claim_part(&c, "and accuracy is lost", &LESS_ACCURACY, &lost);
     qkv_outcome_add_claim(o, &c, "The softmax subtracts the largest score first, so no size of score can overflow it.");
@@ -361,7 +363,7 @@ static void claim_vanishing(const qkv_run *run, qkv_outcome *o) {
     snprintf(c.ours, sizeof c.ours,
              "%lld layers, towards the first: %.0f of %lld runs have any; without residual connections %.0f %% of the looks",
              (long long)DEPTHS[DEEP], with, (long long)run->seeds, 100 * bare);
-    qkv_claim_count(&c, "runs without any", (double)run->seeds - with, run->seeds);
+    qkv_claim_count(&c, "runs without any", (double)run->seeds - with, run->seeds, qkv_run_missing(run, AT(OURS, DEEP)));
     qkv_outcome_add_claim(o, &c, "That is along the layers; for what reaches far along a text see qkv compare gradients.");
 }
 

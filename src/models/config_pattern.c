@@ -62,7 +62,8 @@ void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern) {
 qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
     const bool globals = qkv_config_has_globals(c), further = globals || c->random_blocks > 0;
     if (further && c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "%s without a window: every token sees all anyway", globals ? "global tokens" : "random_blocks");
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "%s without a window (such as window=64,64): every token sees all anyway",
+                        globals ? "global tokens" : "random_blocks");
     if (c->full_every > 0 && c->span.left < 0 && c->span.right <= 0 && c->dilation <= 1)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "full_every=%lld without a window: every layer sees everything anyway", (long long)c->full_every);
     if (c->full_every > 0 && (c->full_every == 1 || c->layers == 1))

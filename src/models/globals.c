@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "text/utf8.h"
+
 qkv_status qkv_batch_list_globals(qkv_ctx *ctx, const qkv_config *config, qkv_batch *batch) {
     const qkv_global_rule globals = qkv_config_globals(config);
     const qkv_batch lower = qkv_batch_lower(batch);
@@ -61,17 +63,35 @@ qkv_status qkv_global_tokens_count(qkv_ctx *ctx, const char *text, int64_t *coun
     }
 }
 
-void qkv_global_token_print(const qkv_tokenizer *t, int32_t id, char *text, size_t size) {
+enum { SHOWN = 5 }; /* a character of four bytes, or an escape, and the NUL */
+
+/* The first character of a piece as it is shown, or its first byte, where that begins none. Returns how many bytes that is. */
+static int show(const char *piece, int64_t length, char text[SHOWN]) {
     static const char special[] = "\n\t\\", letters[] = "nt\\";
+    const char *found = *piece ? strchr(special, *piece) : NULL;
+    int32_t cp;
+    const int size = qkv_utf8_next(piece, length, &cp);
+    const bool plain = !found && size > 0 && cp >= 0x20 && (cp < 0x7f || cp >= 0xa0);
+    if (found)
+        snprintf(text, SHOWN, "\\%c", letters[found - special]);
+    else if (plain)
+        snprintf(text, SHOWN, "%.*s", size, piece);
+    else
+        snprintf(text, SHOWN, "\\x%02X", (unsigned)(unsigned char)*piece);
+    return plain ? size : 1;
+}
+
+void qkv_global_token_print(const qkv_tokenizer *t, int32_t id, char *text, size_t size) {
     int64_t length;
     const char *piece = qkv_tokenizer_piece(t, id, &length);
     size_t at = 0;
-    for (int64_t i = 0; i < length && at + 3 < size; i++) {
-        const char *found = piece[i] ? strchr(special, piece[i]) : NULL;
-        if (found) text[at++] = '\\';
-        text[at++] = found ? letters[found - special] : piece[i];
+    text[0] = 0;
+    for (int64_t i = 0; i < length;) {
+        char one[SHOWN];
+        i += show(piece + i, length - i, one);
+        if (at + strlen(one) >= size) return;
+        at += (size_t)snprintf(text + at, size - at, "%s", one);
     }
-    text[at] = 0;
 }
 
 enum { PIECES = 8 };
@@ -102,7 +122,8 @@ static qkv_status find(qkv_ctx *ctx, const qkv_tokenizer *t, const spelled *one,
     QKV_TRY(pieces_of(ctx, t, one->bytes + 1, one->size - 1, plain, &count));
     QKV_TRY(pieces_of(ctx, t, one->bytes, one->size, spaced, &behind));
     const bool has = count == 1 && plain[0].id != QKV_TOKEN_UNK, has_behind = behind == 1 && spaced[0].id != QKV_TOKEN_UNK;
-    const bool parted = has && behind <= PIECES && spaced[behind - 1].id == plain[0].id; /* the space is a token of its own */
+    const bool parted =
+        has && behind > 0 && behind <= PIECES && spaced[behind - 1].id == plain[0].id; /* the space is a token of its own */
     char pieces[300];
     if (has) (void)qkv_numbers_add(ids, plain[0].id);
     if (has_behind) (void)qkv_numbers_add(ids, spaced[0].id);

@@ -18,7 +18,8 @@ qkv_status qkv_global_tokens_count(qkv_ctx *ctx, const char *text, int64_t *coun
 /* The ids that the tokenizer has for them: of each as it stands at the beginning of a text, and behind a space. A text of more
  * pieces is refused, and they are named. */
 qkv_status qkv_global_tokens_find(qkv_ctx *ctx, const qkv_tokenizer *tokenizer, const char *text, qkv_numbers *ids) QKV_MUST_USE;
-/* "\n" for a line feed and so on, "<sep>"; shortened where it does not fit. */
+/* Always UTF-8: "\n" for a line feed and so on, "<sep>", "\xD0" for a byte that is no character; shortened behind a character
+ * where it does not fit. */
 void qkv_global_token_print(const qkv_tokenizer *tokenizer, int32_t id, char *text, size_t size);
 
 #endif

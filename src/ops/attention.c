@@ -47,16 +47,16 @@ static qkv_status check(const qkv_exec *x, const qkv_attention_shape *s) {
 static qkv_attend describe(const job *j, int64_t i, int64_t h) {
     const qkv_attention_shape *s = j->s;
     const attend_rows r = qkv_attend_rows_of(j, i);
-    const int64_t kv = h / (s->heads / s->kv_heads), step = j->step, place = s->rope_offset + (step > 1 ? i % step : 0);
+    const int64_t kv = h / (s->heads / s->kv_heads), step = j->step, place = s->rope_offset + i % step;
     qkv_attend a = {.n_q = r.n_q, .n_k = r.n_k, .dim = s->dim, .value_dim = s->value_dim, .scale = s->scale,
                     .left = s->left, .right = s->right, .softcap = s->softcap, .alibi = s->alibi ? (real)s->alibi[h] * (real)step : 0,
                     .rope_cos = s->rope_cos, .rope_sin = s->rope_sin, .rope_dim = s->rope_dim, .rope_k = place,
                     .rope_interleaved = s->rope_interleaved};
     if (step > 1 && s->rope_cos) { /* the rows of the tables that this class stands at */
         a.rope_row = step * (s->rope_dim / 2);
-        a.rope_cos += place * (s->rope_dim / 2);
-        a.rope_sin += place * (s->rope_dim / 2);
-        a.rope_k = 0;
+        a.rope_cos += place % step * (s->rope_dim / 2);
+        a.rope_sin += place % step * (s->rope_dim / 2);
+        a.rope_k = place / step;
     }
     a.row1 = a.n_q;
     a.q = attend_at(j->q, r.q, h);
@@ -143,6 +143,7 @@ static void forward_chunk(void *arg, int64_t chunk, int thread) {
             next = describe_rows(j, following);
             a.next = &next;
         }
+        if (a.n_k == 0 && a.beside) a = qkv_attend_alone(j, u, u.head, &a);
         forward_rows(j, &a, j->scratch + thread * j->scratch_size);
     }
 }
@@ -162,34 +163,43 @@ static void block_done(void *hand, int64_t block) {
     qkv_par_post(&o->seen[block], o->tile + 1);
 }
 
+/* Without queries or keys all gradients are 0. */
+static void backward_blind(const job *j, unit u, const qkv_attend *a, int64_t h) {
+    fill(a->dq, a->n_q, a->dim, a->dq_row, 0);
+    qkv_attend_clear_shaw(j, a);
+    if (a->n_k == 0) qkv_attend_bias_part(j, u, h);
+    if (a->add_kv) return;
+    fill(a->dk, a->n_k, a->dim, a->dk_row, 0);
+    fill(a->dv, a->n_k, a->value_dim, a->dv_row, 0);
+}
+
 static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, int thread) {
-    real *scratch = j->scratch + thread * j->scratch_size, *for_above = scratch;
+    real *scratch = j->scratch + thread * j->scratch_size, *further; /* of vectors by distance or queries above: none has both */
     qkv_attend beside, above;
     handover hand;
-    if (a->n_q == 0 || a->n_k == 0) {
-        fill(a->dq, a->n_q, a->dim, a->dq_row, 0);
-        qkv_attend_clear_shaw(j, a);
-        if (a->add_kv) return;
-        fill(a->dk, a->n_k, a->dim, a->dk_row, 0);
-        fill(a->dv, a->n_k, a->value_dim, a->dv_row, 0);
+    a->beside = qkv_attend_beside(j, u, h, thread, a, &beside);
+    if (a->n_q == 0 || (a->n_k == 0 && !a->beside)) {
+        backward_blind(j, u, a, h);
         return;
     }
-    scratch += j->above_work;
-    a->beside = qkv_attend_beside(j, u, h, thread, a, &beside);
     if (j->split) {
         a->key0 = u.part * QKV_ATTEND_KEYS;
         a->key1 = a->key0 + QKV_ATTEND_KEYS < a->n_k ? a->key0 + QKV_ATTEND_KEYS : a->n_k;
-        const int64_t size = j->kernels->attend_shared_scratch(a->n_q, a->dim, a->value_dim),
-                      further = qkv_attend_above_shared(j, u.sequence);
-        a->shared = j->shared + j->shared_at[u.sequence] + h * (size + qkv_attend_shaw_shared(j, a->n_q) + further);
-        a->shaw_work = for_above = a->shared + size; /* one of them at most */
+        const int64_t size = j->kernels->attend_shared_scratch(a->n_q, a->dim, a->value_dim);
+        a->shared = j->shared + j->shared_at[u.sequence] +
+                    h * (size + qkv_attend_shaw_shared(j, a->n_q) + qkv_attend_above_shared(j, u.sequence / j->step));
+        further = a->shared + size;
         hand = (handover){j->seen + j->blocks_at[u.sequence] + h * attend_handed_blocks(j, a->n_q), u.part};
         a->wait = wait_for_block;
         a->done = block_done;
         a->hand = &hand;
+    } else {
+        further = scratch;
+        scratch += j->shaw_work + j->above_work;
     }
-    if (j->shaw_work > 0) a->shaw_work = scratch, scratch += j->shaw_work;
-    a->above = qkv_attend_above(j, u, h, thread, for_above, &above);
+    if (a->shaw) a->shaw_work = further;
+    a->above = qkv_attend_above(j, u, h, thread, further, &above);
+    if (a->n_k == 0) *a = qkv_attend_alone(j, u, h, a);
     (j->bf16 ? j->bf16->attend_backward : j->kernels->attend_backward)(a, scratch);
     if (a->above && (!j->split || a->key1 == a->n_k)) qkv_attend_above_done(j, u, h, thread, a->above);
 }
@@ -321,11 +331,14 @@ static qkv_status window_backward(qkv_exec *x, job j, const real *lse) {
 
 /* ---- the op ---- */
 
-/* Neighbours that stand further apart than any sequence is long are none: there are no more classes than that. */
+/* Neighbours that stand further apart than any two of a sequence's queries and keys are none: there are no more classes than that. */
 static qkv_attention_shape within(const qkv_attention_shape *s) {
     qkv_attention_shape w = *s;
     int64_t longest = 1;
-    for (int64_t i = 0; s->pattern.dilation > 1 && i < s->sequences; i++) longest = n_keys(s, i) > longest ? n_keys(s, i) : longest;
+    for (int64_t i = 0; s->pattern.dilation > 1 && i < s->sequences; i++) {
+        const int64_t most = n_queries(s, i) > n_keys(s, i) ? n_queries(s, i) : n_keys(s, i);
+        if (most > longest) longest = most;
+    }
     if (w.pattern.dilation > longest) w.pattern.dilation = longest;
     return w;
 }
@@ -414,6 +427,8 @@ qkv_status qkv_attend_weights(qkv_exec *x, const qkv_attention_shape *s, qkv_hea
     if (sequence < 0 || sequence >= s->sequences || head < 0 || head >= s->heads)
         return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "sequence %lld, head %lld: there are %lld sequences and %lld heads", (long long)sequence,
                         (long long)head, (long long)s->sequences, (long long)s->heads);
+    const qkv_attention_shape near = within(s);
+    s = &near;
     const qkv_seen seen = qkv_attention_seen(s, sequence);
     const int64_t n_q = seen.n_q, n_k = seen.n_k;
     double pairs = (double)qkv_pattern_pairs(&seen);

@@ -3,13 +3,7 @@
  *
  * Where all queries have one list of them, backward sums their gradients by head, and adds them to their rows at the end. Where
  * blocks of queries have random keys of their own, their part of the backward pass is one of its own, block after block. */
-#include <string.h>
-
 #include "ops/attention_job.h"
-
-static void copy_row(real *to, const real *from, int64_t width) {
-    memcpy(to, from, (size_t)width * sizeof *to);
-}
 
 static void add_row(real *to, const real *from, int64_t width) {
     for (int64_t c = 0; c < width; c++) to[c] += from[c];
@@ -95,8 +89,8 @@ static qkv_attend gather_keys(const job *j, unit u, int64_t h, const attend_gath
     const int64_t k0 = s->k_offset[u.sequence / j->step], kv = h / (s->heads / s->kv_heads);
     qkv_attend a = qkv_attend_gathered(j, h);
     for (int64_t l = 0; l < g->keys; l++) {
-        copy_row(g->k + l * s->dim, attend_at(j->k, k0 + g->list[l], kv), s->dim);
-        copy_row(g->v + l * s->value_dim, attend_at(j->v, k0 + g->list[l], kv), s->value_dim);
+        attend_copy_row(g->k + l * s->dim, attend_at(j->k, k0 + g->list[l], kv), s->dim);
+        attend_copy_row(g->v + l * s->value_dim, attend_at(j->v, k0 + g->list[l], kv), s->value_dim);
     }
     a.n_q = a.row1 = g->rows;
     a.n_k = g->keys;
@@ -134,7 +128,7 @@ qkv_status qkv_attend_prepare_beside(qkv_exec *x, job *j) {
 }
 
 const qkv_attend *qkv_attend_beside(const job *j, unit u, int64_t h, int thread, const qkv_attend *window, qkv_attend *out) {
-    if (!j->beside || window->row0 >= window->row1 || window->n_k == 0) return NULL;
+    if (!j->beside || window->row0 >= window->row1 || qkv_attention_seen(j->s, u.sequence / j->step).n_k == 0) return NULL;
     attend_gathered *g = &j->gathered[thread];
     find_keys(j, u, (qkv_range){window->row0, window->row1}, g);
     if (g->keys == 0) return NULL;
@@ -144,6 +138,27 @@ const qkv_attend *qkv_attend_beside(const job *j, unit u, int64_t h, int thread,
     out->dk = j->beside_dk + (h * j->beside_rows + j->beside_at[u.sequence]) * j->s->dim;
     out->dv = j->beside_dv + (h * j->beside_rows + j->beside_at[u.sequence]) * j->s->value_dim;
     return out;
+}
+
+/* A class of queries that stand before key 0 can be without keys. */
+qkv_attend qkv_attend_alone(const job *j, unit u, int64_t h, const qkv_attend *window) {
+    qkv_attend a = *window->beside;
+    const int64_t first = window->row0;
+    a.q = window->q + first * window->q_row;
+    a.q_row = window->q_row;
+    a.o = window->o + first * window->o_row;
+    a.o_row = window->o_row;
+    a.lse = window->lse ? window->lse + first : NULL;
+    a.next = window->next;
+    if (!j->backward) return a;
+    a.d_o = window->d_o;
+    a.do_row = window->do_row;
+    a.dq = window->dq;
+    a.dq_row = window->dq_row;
+    a.add_kv = true;
+    a.bias_grad = qkv_attend_bias_part(j, u, h);
+    a.shared = window->shared;
+    return a;
 }
 
 /* Of one sequence and key/value head: class after class, head after head. */

@@ -62,7 +62,8 @@ static executed executed_of(const job *j, bool bf16, int64_t i) {
         const qkv_group group = qkv_group_of(&seen, g);
         const qkv_range rows = {group.first, group.first + group.rows};
         if (j->groups) add_executed(s, false, false, (call){seen.n_q, seen.n_k, s->left, s->right, &rows, false}, &e);
-        add_executed(s, false, j->backward, (call){group.rows, qkv_group_keys(&seen, &group), -1, -1, NULL, j->beside}, &e);
+        const bool beside = j->beside && qkv_residue_of(&seen, group.class).n_k > 0; /* or they are all that its queries have */
+        add_executed(s, false, j->backward, (call){group.rows, qkv_group_keys(&seen, &group), -1, -1, NULL, beside}, &e);
     }
     const int64_t globals = qkv_attend_has_global(s) ? qkv_globals(&seen) - qkv_globals_before(&seen) : 0;
     add_executed(s, false, j->backward, (call){globals, seen.n_k, -1, -1, NULL, false}, &e);

@@ -141,7 +141,7 @@ static qkv_status prepare_split(qkv_exec *x, job *j) {
 
 static int64_t bias_parts_of(const job *j, int64_t i) {
     const attend_rows r = qkv_attend_rows_of(j, i);
-    return j->kind == ATTEND_WINDOW ? attend_key_tiles(r.n_k) : parts_of(j, i, &r);
+    return j->kind == ATTEND_WINDOW && r.n_k > 0 ? attend_key_tiles(r.n_k) : parts_of(j, i, &r);
 }
 
 /* The bias of every head, from distance -(most_k - 1) on, of rows that are `step` apart. */
@@ -224,13 +224,13 @@ typedef struct gathered_rows {
     int64_t queries, keys;
 } gathered_rows;
 
-static gathered_rows globals_of(const job *j, int64_t i) {
+static gathered_rows global_rows(const job *j, int64_t i) {
     const qkv_seen seen = qkv_attention_seen(j->s, i / j->step);
     return (gathered_rows){qkv_globals(&seen) - qkv_globals_before(&seen), seen.n_k};
 }
 
 static gathered_rows gathered_of(const job *j, int64_t i, const attend_rows *r) {
-    if (j->kind == ATTEND_GLOBAL) return globals_of(j, i);
+    if (j->kind == ATTEND_GLOBAL) return global_rows(j, i);
     const qkv_seen seen = qkv_attention_seen(j->s, i / j->step);
     if (j->groups) return (gathered_rows){j->s->pattern.block < r->n_q ? j->s->pattern.block : r->n_q, qkv_group_most(&seen)};
     return j->beside ? (gathered_rows){r->n_q, qkv_group_most(&seen)} : (gathered_rows){0, 0};
@@ -248,15 +248,16 @@ static qkv_status prepare_real(qkv_exec *x, int64_t rows, int64_t cols, real **p
     return QKV_OK;
 }
 
-/* Of global queries the rows of queries are copies, of keys beside the window those of keys are. */
+/* Of global queries the rows of queries are copies, unless they have projections of their own; of keys beside the window those of keys
+ * are. */
 static qkv_status prepare_gathered(qkv_exec *x, const job *j, bool global, gathered_rows n, attend_gathered *g) {
     const qkv_attention_shape *s = j->s;
     const bool places = s->alibi || s->bias || s->rope_cos;
     QKV_TRY(qkv_temp_array(x, 2 * n.queries, sizeof *g->hole, &g->hole));
     if (places) QKV_TRY(qkv_temp_array(x, n.queries, sizeof *g->q_at, &g->q_at));
     if (!global || places) QKV_TRY(qkv_temp_array(x, n.keys, sizeof *g->list, &g->list));
-    const int64_t queries = global ? n.queries : 0, keys = global ? 0 : n.keys;
-    QKV_TRY(prepare_real(x, queries, s->dim, &g->q));
+    const int64_t queries = global ? n.queries : 0, keys = global ? 0 : n.keys, copies = s->apart ? 0 : queries;
+    QKV_TRY(prepare_real(x, copies, s->dim, &g->q));
     QKV_TRY(prepare_real(x, queries, s->value_dim, &g->o));
     QKV_TRY(prepare_real(x, keys, s->dim, &g->k));
     QKV_TRY(prepare_real(x, keys, s->value_dim, &g->v));
@@ -264,7 +265,7 @@ static qkv_status prepare_gathered(qkv_exec *x, const job *j, bool global, gathe
     if (s->dropout.p > 0) QKV_TRY(qkv_temp_array(x, queries, sizeof *g->row_key, &g->row_key));
     if (!j->backward || (j->beside && !global)) return QKV_OK;
     QKV_TRY(prepare_real(x, queries, s->value_dim, &g->d_o));
-    QKV_TRY(prepare_real(x, queries, s->dim, &g->dq));
+    QKV_TRY(prepare_real(x, copies, s->dim, &g->dq));
     QKV_TRY(prepare_real(x, keys, s->dim, &g->dk));
     return prepare_real(x, keys, s->value_dim, &g->dv);
 }
@@ -294,7 +295,7 @@ static qkv_status prepare_scratch(qkv_exec *x, job *j) {
         if (size > most) most = size;
         if (!j->split && above > j->above_work) j->above_work = above;
         at_least(&gathered, g);
-        at_least(&globals, globals_of(j, i));
+        at_least(&globals, global_rows(j, i));
     }
     if (j->beside || !window) QKV_TRY(prepare_threads(x, j, !window && !j->groups, gathered, &j->gathered));
     if (j->above) QKV_TRY(prepare_threads(x, j, true, globals, &j->globals));

@@ -1,13 +1,7 @@
 /* Global queries, gathered. They see everything. The window makes something else of them, which is replaced: forward by a pass of
  * their own. Backward the window takes them along from key tile to key tile, so that keys and their gradients are read and written
  * once; where its keys are others, or not all keys, that is a pass of its own, too. */
-#include <string.h>
-
 #include "ops/attention_job.h"
-
-static void copy_row(real *to, const real *from, int64_t width) {
-    memcpy(to, from, (size_t)width * sizeof *to);
-}
 
 static void zero_rows(real *to, int64_t rows, int64_t row, int64_t width) {
     for (int64_t r = 0; r < rows; r++) memset(to + r * row, 0, (size_t)width * sizeof *to);
@@ -38,14 +32,17 @@ static globals globals_of(const job *j, unit u, attend_gathered *g) {
     return f;
 }
 
+/* Where the r-th of the globals has its row among all queries. */
+static int64_t row_of(const globals *f, int64_t r) {
+    return f->q0 + qkv_global_at(&f->seen, f->first + r);
+}
+
 /* Rows of the globals, gathered or spread. */
 static void collect(const globals *f, qkv_heads m, int64_t h, int64_t width, real *to) {
-    for (int64_t r = 0; r < f->rows; r++)
-        copy_row(to + r * width, attend_at(m, f->q0 + qkv_global_at(&f->seen, f->first + r), h), width);
+    for (int64_t r = 0; r < f->rows; r++) attend_copy_row(to + r * width, attend_at(m, row_of(f, r), h), width);
 }
 static void spread(const globals *f, const real *from, int64_t width, qkv_heads m, int64_t h) {
-    for (int64_t r = 0; r < f->rows; r++)
-        copy_row(attend_at(m, f->q0 + qkv_global_at(&f->seen, f->first + r), h), from + r * width, width);
+    for (int64_t r = 0; r < f->rows; r++) attend_copy_row(attend_at(m, row_of(f, r), h), from + r * width, width);
 }
 
 static qkv_attend describe_globals(const job *j, unit u, const globals *f, const attend_gathered *g, int64_t h) {
@@ -58,7 +55,6 @@ static qkv_attend describe_globals(const job *j, unit u, const globals *f, const
     a.n_k = f->seen.n_k;
     a.q = apart ? attend_at(apart->q, j->globals_at[u.sequence], h) : g->q;
     a.q_row = apart ? apart->q.row : s->dim;
-    if (!apart) collect(f, j->q, h, s->dim, g->q);
     a.k = attend_at(k, f->k0, kv);
     a.k_row = k.row;
     a.v = attend_at(v, f->k0, kv);
@@ -78,15 +74,24 @@ static qkv_attend describe_backward(const job *j, unit u, const globals *f, cons
     const qkv_attention_shape *s = j->s;
     const qkv_apart *apart = s->apart;
     qkv_attend a = describe_globals(j, u, f, g, h);
-    const real *lse = j->global_lse + h * j->q_rows + f->q0;
-    for (int64_t r = 0; r < f->rows; r++) g->lse[r] = lse[qkv_global_at(&f->seen, f->first + r)];
-    collect(f, j->o, h, s->value_dim, g->o);
-    collect(f, j->d_o, h, s->value_dim, g->d_o);
     a.d_o = g->d_o;
     a.do_row = s->value_dim;
     a.dq = apart ? attend_at(apart->dq, j->globals_at[u.sequence], h) : g->dq;
     a.dq_row = apart ? apart->dq.row : s->dim;
     return a;
+}
+
+static void collect_queries(const job *j, const globals *f, const attend_gathered *g, int64_t h) {
+    if (!j->s->apart) collect(f, j->q, h, j->s->dim, g->q);
+}
+
+static void collect_backward(const job *j, const globals *f, const attend_gathered *g, int64_t h) {
+    const int64_t width = j->s->value_dim;
+    const real *lse = j->global_lse + h * j->q_rows;
+    collect_queries(j, f, g, h);
+    collect(f, j->o, h, width, g->o);
+    collect(f, j->d_o, h, width, g->d_o);
+    for (int64_t r = 0; r < f->rows; r++) g->lse[r] = lse[row_of(f, r)];
 }
 
 /* ---- with the window ---- */
@@ -108,6 +113,7 @@ const qkv_attend *qkv_attend_above(const job *j, unit u, int64_t h, int thread, 
     const globals f = globals_of(j, u, g);
     if (f.rows == 0) return NULL;
     *out = describe_backward(j, u, &f, g, h);
+    if (u.part == 0) collect_backward(j, &f, g, h); /* the first key tile alone reads these */
     out->shared = shared;
     return out;
 }
@@ -123,10 +129,11 @@ static void global_forward(const job *j, unit u, attend_gathered *g, real *scrat
     const globals f = globals_of(j, u, g);
     if (f.rows == 0) return;
     const qkv_attend a = describe_globals(j, u, &f, g, u.head);
+    collect_queries(j, &f, g, u.head);
     j->kernels->attend_forward(&a, scratch);
     spread(&f, g->o, j->s->value_dim, j->o, u.head);
-    real *lse = j->lse ? j->lse + u.head * j->q_rows + f.q0 : NULL;
-    for (int64_t r = 0; lse && r < f.rows; r++) lse[qkv_global_at(&f.seen, f.first + r)] = g->lse[r];
+    real *lse = j->lse ? j->lse + u.head * j->q_rows : NULL;
+    for (int64_t r = 0; lse && r < f.rows; r++) lse[row_of(&f, r)] = g->lse[r];
 }
 
 /* dk and dv: of projections of their own written, else added to those of the window. */
@@ -145,6 +152,7 @@ static void global_backward(const job *j, unit u, attend_gathered *g, real *scra
         real *part = qkv_attend_bias_part(j, u, h);
         if (f.rows == 0) continue;
         qkv_attend a = describe_backward(j, u, &f, g, h);
+        collect_backward(j, &f, g, h);
         a.dk = to_k;
         a.dk_row = dk.row;
         a.dv = to_v;

@@ -4,6 +4,8 @@
 #ifndef QKV_OPS_ATTENTION_JOB_H
 #define QKV_OPS_ATTENTION_JOB_H
 
+#include <string.h>
+
 #include "base/par.h"
 #include "kernels/bf16.h"
 #include "ops/attention.h"
@@ -95,6 +97,9 @@ static inline int64_t attend_key_tiles(int64_t n_k) {
 static inline real *attend_at(qkv_heads m, int64_t row, int64_t head) {
     return m.p ? m.p + row * m.row + head * m.head : NULL;
 }
+static inline void attend_copy_row(real *to, const real *from, int64_t width) {
+    memcpy(to, from, (size_t)width * sizeof *to);
+}
 
 attend_rows qkv_attend_rows_of(const job *j, int64_t i);
 
@@ -130,6 +135,8 @@ qkv_attend qkv_attend_gathered(const job *j, int64_t head); /* what a head has i
 qkv_status qkv_attend_prepare_beside(qkv_exec *x, job *j) QKV_MUST_USE;
 /* Those of the rows of `window`, a call of this unit, or NULL: there are none. *out is what it points to. */
 const qkv_attend *qkv_attend_beside(const job *j, unit u, int64_t head, int thread, const qkv_attend *window, qkv_attend *out);
+/* `window` has no keys: the call that its queries make with those beside it, where it has these. */
+qkv_attend qkv_attend_alone(const job *j, unit u, int64_t head, const qkv_attend *window);
 void qkv_attend_beside_gradient(qkv_exec *x, const job *j);
 /* Backward, a pass of its own. */
 qkv_status qkv_attend_groups(qkv_exec *x, const job *window) QKV_MUST_USE;

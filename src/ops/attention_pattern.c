@@ -207,12 +207,36 @@ void qkv_group_hole(const qkv_seen *s, const qkv_group *g, const int32_t *list, 
 
 /* ---- counting ---- */
 
+/* Multiples of k among x, x + step, ..., before `end`; x >= 0. One in k / gcd(k, step) is, or none: that many are looked at. */
+static int64_t multiples_among(int64_t x, int64_t end, int64_t step, int64_t k) {
+    if (x >= end || k == 0) return 0;
+    if (k > end) k = end;
+    int64_t common = k, rest = step, looked = 0;
+    while (rest > 0) {
+        const int64_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    for (; looked < k / common && x < end && x % k != 0; looked++) x += step;
+    return looked < k / common && x < end ? (end - 1 - x) / (k / common * step) + 1 : 0;
+}
+
 /* Global tokens at x, x + step, ..., before `end`. */
 static int64_t globals_among(const qkv_seen *s, int64_t x, int64_t end, int64_t step) {
     if (step == 1) return x < end ? qkv_globals_below(s, end) - qkv_globals_below(s, x) : 0;
+    if (x < 0) x += qkv_chunks(-x, step) * step;
+    end = min64(end, s->n_k);
     int64_t count = 0;
-    for (; x < end; x += step) count += qkv_is_global(s, x);
-    return count;
+    if (s->pattern->global_offset) {
+        for (; x < end; x += step) count += qkv_is_global(s, x);
+        return count;
+    }
+    const int64_t first = min64(s->pattern->global_first, end);
+    if (x < first) {
+        count = qkv_chunks(first - x, step);
+        x += count * step;
+    }
+    return count + multiples_among(x, end, step, s->pattern->global_every);
 }
 
 /* Queries that are not global and have a key at `at` in their window. */

@@ -19,7 +19,8 @@ static int64_t segments_of(const qkv_batch *b) {
 }
 
 static qkv_status fits(const qkv_flops_walk *w, const qkv_flops *f) {
-    const double needed = f->peak_bytes + 12 * (double)rows_of(&w->batch) + sizeof(real) * (double)w->values;
+    const double logits = w->rows > 0 ? 0 : sizeof(real) * (double)w->values; /* the rows of a layer alone are in the peak */
+    const double needed = f->peak_bytes + 12 * (double)rows_of(&w->batch) + logits;
     const int64_t available = qkv_memory_available();
     if (available < 0 || needed <= (double)available) return QKV_OK;
     return qkv_fail(w->ctx, QKV_NO_MEMORY, "a pass of this size needs %.3g GB of memory, %.3g GB are free", needed * 1e-9,

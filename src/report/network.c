@@ -17,7 +17,9 @@ static void __attribute__((format(printf, 2, 3))) add(char *text, const char *fo
     va_end(args);
 }
 
-static const char *s_of(int64_t n) { return n == 1 ? "" : "s"; }
+static const char *s_of(int64_t n) {
+    return n == 1 ? "" : "s";
+}
 
 static void add_heads(char *text, int64_t heads, int64_t kv_heads) {
     add(text, ", %" PRId64 " head%s", heads, s_of(heads));
@@ -36,7 +38,7 @@ static void add_span(char *text, qkv_span w, int64_t dilation) {
 /* ", global tokens: the first 1, one in 512, each \"?\"" */
 static void add_globals(char *text, const qkv_global_rule *g, const qkv_tokenizer *t) {
     const char *between = ", global tokens: ";
-    char piece[16];
+    char piece[32];
     if (g->first > 0) add(text, "%sthe first %" PRId64, between, g->first), between = ", ";
     if (g->every > 0) add(text, "%sone in %" PRId64, between, g->every), between = ", ";
     for (int64_t i = 0; i < g->places.count; i++, between = " ")

@@ -6,7 +6,7 @@
 #include "models/config.h"
 #include "qkv/tokenizer.h"
 
-enum { QKV_NETWORK_WORDS = 1000 }; /* characters that are always enough */
+enum { QKV_NETWORK_WORDS = 1600 }; /* characters that are always enough */
 
 /* "2 layers, dim 64, 4 heads, ffn 256, window 64,64, positions rope (base 10000, 16 of 16 columns turned), pooling mean": what each
  * network has, and of the rest what is not usual. Numbers that 0 stands for are put in. The tokenizer, which may be NULL, knows the

@@ -234,13 +234,17 @@ void qkv_claim_open(qkv_outcome_claim *c, const char *name, const char *why) {
     c->measured[i] = (qkv_compare_part){.figure = NAN, .nothing = NAN, .value = NAN, .low = NAN, .high = NAN};
 }
 
-void qkv_claim_count(qkv_outcome_claim *c, const char *name, double good, int64_t all) {
+void qkv_claim_count(qkv_outcome_claim *c, const char *name, double good, int64_t all, int64_t missing) {
     if (c->parts == QKV_OUTCOME_PARTS) return;
     const int64_t i = c->parts++;
     c->name[i] = name;
     c->verdict[i] = qkv_judge_count(good, all, c->why[i], sizeof c->why[i]);
+    if (missing > 0)
+        snprintf(c->why[i], sizeof c->why[i], "%lld more measurement%s to come", (long long)missing, missing == 1 ? " is" : "s are");
     c->measured[i] = (qkv_compare_part){.figure = (double)all, .nothing = 0, .value = good, .low = good, .high = good};
     if (isfinite(good)) c->measured[i].measurements = all;
+    c->measured[i].missing = missing;
+    c->missing += missing;
 }
 
 /* Of the parts, each with its reason; NULL where memory has run out. */

@@ -47,9 +47,10 @@ typedef struct qkv_outcome_claim {
     const char *lacks; /* a sentence; NULL: that of the outcome */
 } qkv_outcome_claim;
 
-/* Judges a further part. */
+/* Judges a further part. Of a count: how many of `all` are as claimed, NaN where that is not known, and so many measurements of them are
+ * not there yet. */
 void qkv_claim_part(qkv_outcome_claim *claim, const char *name, const qkv_asked *asked, const qkv_estimate *ours);
-void qkv_claim_count(qkv_outcome_claim *claim, const char *name, double good, int64_t all);
+void qkv_claim_count(qkv_outcome_claim *claim, const char *name, double good, int64_t all, int64_t missing);
 /* A part that cannot be judged, for this reason, which lives as long as the outcome. */
 void qkv_claim_open(qkv_outcome_claim *claim, const char *name, const char *why);
 /* Adds the claim. `remark` (may be ""): a sentence behind all that. */

@@ -117,7 +117,7 @@ qkv_status qkv_beside_make(qkv_ctx *ctx, const qkv_classify_options *options, in
     const int64_t rows = train->table->count;
     qkv_bag_options o = {
         .ngrams = options->ngrams,
-        .beginnings = rows<FEW_ROWS, .min_rows = least_rows(options, rows), .most = options->ngram_min_rows> 0 ? 0 : MOST_WEIGHTS,
+        .beginnings = rows < FEW_ROWS, .min_rows = least_rows(options, rows), .most = options->ngram_min_rows > 0 ? 0 : MOST_WEIGHTS,
         .classes = classes,
         .weight = class_weight,
         .normalize = (qkv_normalization)options->normalize,

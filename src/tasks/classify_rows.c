@@ -59,7 +59,7 @@ static qkv_status train_tokenizer(qkv_job *j) {
 
 qkv_config qkv_job_config(const qkv_job *j, int64_t vocab, int64_t classes) {
     qkv_config config = qkv_classify_config(j->o, vocab, classes);
-    config.global_token = j->global_token;
+    if (j->global_token.count > 0) config.global_token = j->global_token; /* until there is a tokenizer, UNK stands for them */
     return config;
 }
 

@@ -333,7 +333,8 @@ static qkv_status make_row(qkv_job *j, int64_t length, one_row *r, qkv_ragged *r
     const qkv_config config = qkv_job_config(j, 1, 1);
     const int64_t size = qkv_config_segment_length(&config), segments = size > 0 ? (length + size - 1) / size : 0;
     *r = (one_row){.offset = {0, length}, .label_at = {0, 1}, .segment_at = {0, segments}};
-    *rows = (qkv_ragged){.count = 1, .offset = r->offset, .target = &r->target};
+    *rows = (qkv_ragged){.count = 1, .offset = r->offset, .target = &r->target, .globals = qkv_config_globals(&config)};
+    if (qkv_globals_read(&rows->globals)) rows->globals.first = length; /* what they are may make all of them global */
     if (j->o->multi_label) rows->label_at = r->label_at, rows->labels = &r->target;
     if (size == 0) return QKV_OK;
     QKV_TRY(qkv_alloc(j->ctx, segments, sizeof *r->segment_size, &r->segment_size));

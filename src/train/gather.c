@@ -92,7 +92,7 @@ static void gather_segments(qkv_gather *g, const qkv_ragged *data, const int64_t
     }
 }
 
-/* By what the tokens of the data are, whatever is hidden or dropped of them afterwards. */
+/* By what the tokens of the data are, whatever is hidden or dropped of them afterwards; by their places where there are none yet. */
 static void gather_globals(qkv_gather *g, const qkv_ragged *data, const int64_t *rows, int64_t count) {
     int64_t sequence = 0, n = 0;
     g->global_offset[0] = 0;
@@ -102,7 +102,7 @@ static void gather_globals(qkv_gather *g, const qkv_ragged *data, const int64_t 
         int64_t at = data->offset[rows[s]];
         for (int64_t i = data->segment_at ? data->segment_at[rows[s]] : 0; i < last; i++) {
             const int64_t size = data->segment_at ? data->segment_size[i] : end - at;
-            n += qkv_globals_list(&data->globals, data->ids + at, size, g->global_at + n);
+            n += qkv_globals_list(&data->globals, data->ids ? data->ids + at : NULL, size, g->global_at + n);
             g->global_offset[++sequence] = n;
             at += size;
         }

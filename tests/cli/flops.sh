@@ -166,6 +166,11 @@ has err '--label-field has no effect: no labels are read here$'
 run 2 flops "$model" --data texts --text-column-2 x
 run 2 flops "$model" --format tsv
 has err '--format has no effect without --data$'
+# Texts of nothing, of a model that reads them by segments.
+run 0 train classify "$QKV_MODELS/train.tsv" -o cut --dim 8 --heads 1 --layers 1 --steps 1 --ngrams 0 --segment words
+printf '\n\n\n' > blank
+run 0 flops cut --data blank --no-time --json
+is "texts of nothing" "$(json out sequences) $(json out tokens)" "3 0"
 run 2 flops "$model" --seq 4 --data texts
 has err '--seq has no effect with --data texts$'
 run 2 flops "$model" --recompute blocks

@@ -120,6 +120,16 @@ for kind in "--segment words --segment-layers 2 --multi-label" "--model lstm --t
     run 1 train classify train.tsv -o x --dim 256 $kind --memory 9M
     has err ', the training then (about |[0-9.]+ MB to )[0-9.]+ MB \(--memory [0-9]+M; less with a smaller --dim(, --vocab)?, --ngrams or --max-length\)$'
 done
+# Tokens that are global count, though nobody knows yet which ones there are: what is offered is enough where all are.
+awk 'BEGIN { for (i = 0; i < 40; i++) { printf "%s\t", i % 2 ? "even" : "odd"; for (k = 0; k < 300; k++) printf "w "; print "\tx" } }' > pairs.tsv
+for kind in "--global-at 5" "--global-token w" "--global-question"; do
+    # shellcheck disable=SC2086
+    run 1 train classify pairs.tsv -o x --pair --tokenizer byte --dim 64 --steps 1 --evaluate 0 --max-length 450 --batch-tokens 512 --window 8,8 $kind --ngrams 0 --memory 5M
+    has err ', the training then [0-9.]+ MB to [0-9.]+ MB \(--memory [0-9]+M; less'
+    offer=$(sed -n 's/.*(--memory \([0-9]*\)M;.*/\1/p' err)
+    # shellcheck disable=SC2086
+    run 0 train classify pairs.tsv -o x --pair --tokenizer byte --dim 64 --steps 1 --evaluate 0 --max-length 450 --batch-tokens 512 --window 8,8 $kind --ngrams 0 --memory "${offer}M"
+done
 # A limit of length far beyond the texts says nothing of what they take.
 run 1 train classify train.tsv -o x --position none --max-length 16000000 --memory 9M
 has err ', the training then [0-9.]+ MB to [0-9]{2,3}\.[0-9] MB \(--memory [0-9]+M;'

@@ -94,6 +94,21 @@ run 0 info m
 has out '^network +3 layers, dim 16, 2 heads, ffn 64, window 3,0,'
 has out '^encoder\.2\.attention\.global\.q\.weight '
 
+# A token of letters of two bytes: what is said of the network is text everywhere.
+i=0
+while [ $i -lt 30 ]; do
+    printf 'a\tда приветствие нет приветствие\nb\tнет да нет\n'
+    i=$((i + 1))
+done > letters.tsv
+run 0 train classify letters.tsv -o m $small --window 1,1 --global-token приветствие --json
+has err ', global tokens: each " приветствие", positions '
+words=$(json out plan.network)
+run 0 info m
+run 0 info m --json
+is "the network of info" "$(json out network)" "$words"
+run 0 flops m --data letters.tsv --no-time
+has out ', global tokens: each " приветствие", positions '
+
 # Pairs: 10 tokens, neighbours on both sides 28; with token 0 global 8 more that see it, 8 more that it sees.
 run 0 flops --dim 8 --heads 1 --seq 10 --window 1,1 --no-output-projection --no-time --json
 is pairs "$(json out 'macs.operations.weights x values')" $((28 * 8))
@@ -115,7 +130,7 @@ while IFS='|' read -r given said; do
     run 2 train classify "$train" -o m --steps 2 $given
     has err "$said"
 done << 'END'
---global-first 1|global tokens without a window: every token sees all anyway
+--global-first 1|global tokens without a window .such as window=64,64.: every token sees all anyway
 --random-blocks 2|random_blocks without a window
 --window 4,4 --global-projection|global_projection without global tokens
 --window 4,4 --random-blocks 2 --dilation 2|random_blocks=2 and dilation=2

@@ -203,8 +203,41 @@ static void patterns_are_counted(void **state) {
     }
 }
 
+/* Fewer keys than queries: with dilation, some of these have keys beside their window alone. */
+static void queries_before_keys_are_counted(void **state) {
+    (void)state;
+    static const int64_t q_offset[] = {0, 6, 86}, k_offset[] = {0, 2, 80};
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = net_ctx(&memory, 1, &qkv_kernels_count);
+    qkv_mat m[9];
+    for (int i = 0; i < 9; i++) m[i] = matrix(86, 10, (uint64_t)i);
+    const qkv_heads q = qkv_heads_of(m[0], 5), k = qkv_heads_of(m[1], 5), v = qkv_heads_of(m[2], 5), o = qkv_heads_of(m[3], 5),
+                    d_o = qkv_heads_of(m[4], 5), dq = qkv_heads_of(m[5], 5), dk = qkv_heads_of(m[6], 5), dv = qkv_heads_of(m[7], 5);
+    for (int i = 0; i < 12; i++) {
+        const qkv_attention_shape s = {.sequences = 2, .q_offset = q_offset, .k_offset = k_offset, .heads = 2, .kv_heads = 2, .dim = 5,
+                                       .value_dim = 5, .scale = 1, .left = 1, .right = i % 2 ? -1 : 1,
+                                       .pattern = {.dilation = 1 + i / 2, .global_first = 1, .global_every = 20}};
+        qkv_ledger done = net_ledger();
+        qkv_exec x = {.ctx = &ctx, .ledger = &done};
+        NET_OK(&ctx, qkv_arena_create(&ctx, 1 << 22, &x.arena));
+        qkv_exec_at(&x, (qkv_place){"attention", -1, QKV_WORK_LINEAR});
+        for (int pass = QKV_PASS_FORWARD; pass <= QKV_PASS_BACKWARD; pass++) {
+            x.pass = pass;
+            qkv_counted = (qkv_counts){0};
+            if (pass == QKV_PASS_FORWARD) NET_OK(&ctx, qkv_attend_forward(&x, &s, q, k, v, o, m[8].p));
+            else NET_OK(&ctx, qkv_attend_backward(&x, &s, q, k, v, o, m[8].p, d_o, dq, dk, dv));
+            if (sum_of(&done, pass, -1).executed != (double)qkv_counted.fma)
+                fail_msg("dilation %lld, pass %d: %.0f multiply-adds executed by the books, %.0f counted", (long long)s.pattern.dilation, pass,
+                         sum_of(&done, pass, -1).executed, (double)qkv_counted.fma);
+        }
+        qkv_arena_free(&ctx, &x.arena);
+        free(done.entries);
+    }
+    for (int i = 0; i < 9; i++) free(m[i].p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(networks), cmocka_unit_test(executed_is_what_is_counted),
-                                       cmocka_unit_test(patterns_are_counted)};
+                                       cmocka_unit_test(patterns_are_counted), cmocka_unit_test(queries_before_keys_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -562,6 +562,40 @@ static void patterns(void **state) {
     end(e);
 }
 
+/* Queries before key 0: output and weights agree, also where neighbours stand further apart than the keys are many, and a sequence has
+ * the same results beside a longer one. */
+static void before_keys(void **state) {
+    (void)state;
+    env one, *e = &one;
+    start(e, 1);
+    static const int64_t q[] = {0, 6, 46}, k[] = {0, 2, 42};
+    float x[46 * 2], out[2][46 * 2], weights[6 * 2];
+    for (int i = 0; i < 46 * 2; i++) x[i] = value(i, 3);
+    for (int64_t global = 0; global < 2; global++)
+        for (int64_t dilation = 1; dilation < 60; dilation++) {
+            qkv_attention a;
+            qkv_attention_init(&a);
+            a.q_offset = q;
+            a.k_offset = k;
+            a.heads = 1;
+            a.dim = 2;
+            a.span = (qkv_span){1, 1};
+            a.dilation = dilation;
+            a.global_first = global;
+            for (a.sequences = 1; a.sequences <= 2; a.sequences++)
+                OK(qkv_attention_forward(e->ctx, &a, x, x, x, out[a.sequences - 1], NULL));
+            a.sequences = 1;
+            OK(qkv_attention_weights(e->ctx, &a, x, x, 0, 0, weights));
+            for (int i = 0; i < 6; i++)
+                for (int c = 0; c < 2; c++) {
+                    assert_true(fabsf(out[0][2 * i + c] - weights[2 * i] * x[c] - weights[2 * i + 1] * x[2 + c]) < 1e-5f);
+                    assert_true(out[0][2 * i + c] == out[1][2 * i + c]);
+                }
+            assert_true((weights[2 * 5] > 0) == (global > 0 || dilation == 1)); /* the last stands at key 1 */
+        }
+    end(e);
+}
+
 static void no_memory(void **state) {
     (void)state;
     env one, *e = &one;
@@ -600,6 +634,6 @@ int main(void) {
                                        cmocka_unit_test(same_bits),      cmocka_unit_test(dropout),      cmocka_unit_test(nan_rules),
                                        cmocka_unit_test(bias_and_rotation), cmocka_unit_test(nothing_to_do), cmocka_unit_test(refused),
                                        cmocka_unit_test(vectors_by_distance),
-                                       cmocka_unit_test(patterns), cmocka_unit_test(no_memory)};
+                                       cmocka_unit_test(patterns), cmocka_unit_test(before_keys), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

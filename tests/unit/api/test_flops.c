@@ -307,6 +307,14 @@ static void measured(void **state) {
     o.heads = 64;
     assert_int_equal(qkv_flops_count(f.ctx, &o, most, 1, &c), QKV_NO_MEMORY);
     assert_null(c);
+    char said[512], needed[80];
+    snprintf(said, sizeof said, "%s", qkv_message(f.ctx));
+    o.measure = 0;
+    c = count(&f, &o, most, 1);
+    assert_true(c->row_bytes > 0.1 * c->peak_bytes); /* the rows of a layer are not asked for twice */
+    snprintf(needed, sizeof needed, "a pass of this size needs %.3g GB of memory", 1e-9 * (c->peak_bytes + 12.0 * (double)c->tokens));
+    assert_non_null(strstr(said, needed));
+    qkv_release(f.ctx, c);
     o.measure = -1;
     assert_int_equal(qkv_flops_count(f.ctx, &o, nothing, 1, &c), QKV_BAD_ARGUMENT);
     o.measure = (double)NAN;

@@ -76,6 +76,23 @@ static void a_training_that_diverged_counts(void **state) {
     made_free(&c);
 }
 
+/* Nor does what was never looked at count as without vanishing gradients. */
+static void what_was_never_looked_at_says_nothing(void **state) {
+    (void)state;
+    made c;
+    begin(&c);
+    for (int64_t i = 0; i < c.run.count; i++) {
+        qkv_trial *t = &c.run.trials[i];
+        json_t *v = cell(0, t->at[TURN] == 2);
+        if (t->at[TURN] == 2) json_object_set_new(v, "looks", json_real(0));
+        made_put(&c, t, v);
+    }
+    made_conclude(&c);
+    const qkv_compare_claim *m = made_claim(&c, 13, "vanishing");
+    assert_true(m->part[0].value == 2 && m->part[0].verdict != QKV_HOLDS);
+    made_free(&c);
+}
+
 /* What is no number is not 0, and a cell need not have it where that is counted. */
 static void no_number_is_none(void **state) {
     (void)state;
@@ -101,7 +118,9 @@ static void what_is_not_done_is_not_judged(void **state) {
     for (int64_t i = 0; i < c.run.count; i++)
         if (c.run.trials[i].at[TURN] == 0) made_put(&c, &c.run.trials[i], cell(1, false));
     made_conclude(&c);
-    assert_int_equal(made_claim(&c, 13, "vanishing")->verdict, QKV_CANNOT_BE_JUDGED);
+    const qkv_compare_claim *m = made_claim(&c, 13, "vanishing");
+    assert_true(m->verdict == QKV_CANNOT_BE_JUDGED && m->so_far && m->part[0].missing == 2);
+    assert_non_null(strstr(m->part[0].why, "2 more measurements are to come"));
     made_free(&c);
 }
 
@@ -109,6 +128,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdicts_are_by_trainings),
         cmocka_unit_test(a_training_that_diverged_counts),
+        cmocka_unit_test(what_was_never_looked_at_says_nothing),
         cmocka_unit_test(no_number_is_none),
         cmocka_unit_test(what_is_not_done_is_not_judged),
     };

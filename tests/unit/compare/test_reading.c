@@ -96,7 +96,25 @@ static void asked_in_several_ways(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+/* Who always says the same is right where that is the class. */
+static void always_one_class(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    qkv_ctx ctx = start(&memory);
+    qkv_ragged rows = rows_of(&ctx, 5, 23, 2, 20);
+    char *answers;
+    for (int64_t class = 0; class < QKV_PLACES_CLASSES; class++) {
+        assert_int_equal(qkv_reading_always(&ctx, &rows, class, &answers), QKV_OK);
+        assert_int_equal(strlen(answers), 6);
+        for (int64_t i = 0; i < rows.count; i++) assert_int_equal(bit(answers, i), rows.target[i] == class);
+        qkv_free(&ctx, answers);
+    }
+    qkv_ragged_free(&ctx, &rows);
+    assert_int_equal(memory.blocks, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(split_and_append), cmocka_unit_test(asked_in_several_ways)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(split_and_append), cmocka_unit_test(asked_in_several_ways),
+                                       cmocka_unit_test(always_one_class)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void refused(void **state) {
     REFUSED((c.span.left = 3, c.global_at = (qkv_numbers){2, {5, 5}}),
             "global_at: number 1 is 5; they are 0 to 16777216 and ascend");
     REFUSED((c.span.left = 3, c.global_at = (qkv_numbers){17, {5}}), "global_at has 17 numbers, at most 16 are kept");
-    REFUSED((c.global_at = (qkv_numbers){1, {5}}), "global tokens without a window: every token sees all anyway");
+    REFUSED((c.global_at = (qkv_numbers){1, {5}}), "global tokens without a window (such as window=64,64): every token sees all anyway");
     REFUSED((c.span.left = 3, c.global_question = true), "global_question is the first text of a pair: set pair");
     REFUSED((c.span.left = 3, c.global_question = c.pair = true, c.segment = QKV_SEGMENT_TOKENS),
             "global_question is the first text of a pair: not with segments, which lie in one of the two");

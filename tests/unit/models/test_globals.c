@@ -73,6 +73,43 @@ static void characters(void **state) {
     assert_int_equal(memory.blocks, 0);
 }
 
+static void printed(const qkv_tokenizer *t, int64_t id, size_t size, const char *expected) {
+    char text[64];
+    memset(text, '?', sizeof text);
+    qkv_global_token_print(t, (int32_t)id, text, size);
+    assert_string_equal(text, expected);
+    assert_int_equal(text[size], '?');
+}
+
+/* Whatever bytes a token has, what is printed is text; and it is cut between characters. */
+static void printed_as_text(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    TEST_CTX qkv_ctx ctx = test_ctx(&memory);
+    qkv_tokenizer *bytes = tokenizer(&ctx, QKV_TOKENIZER_BYTE), *t;
+    qkv_token letter[2];
+    int64_t count;
+    assert_int_equal(qkv_tokenizer_encode(&ctx, bytes, "\xd0\xbf", 2, letter, 2, &count), QKV_OK);
+    assert_int_equal(count, 2);
+    printed(bytes, letter[0].id, 16, "\\xD0");
+    printed(bytes, letter[1].id, 16, "\\xBF");
+    printed(bytes, letter[1].id, 4, "");
+    printed(bytes, id_of(&ctx, bytes, "\x1b"), 16, "\\x1B");
+    printed(bytes, id_of(&ctx, bytes, "\\"), 16, "\\\\");
+    static const char text[] = "приветствие приветствие приветствие приветствие";
+    const char *const texts[] = {text};
+    const int64_t length = sizeof text - 1;
+    const qkv_tokenizer_options o = {.kind = QKV_TOKENIZER_BPE, .vocab = 300};
+    assert_int_equal(qkv_tokenizer_train(&ctx, &o, 1, texts, &length, &t), QKV_OK);
+    const int64_t id = id_of(&ctx, t, " приветствие");
+    printed(t, id, 32, " приветствие");
+    printed(t, id, 16, " приветс");
+    printed(t, id, 15, " привет");
+    qkv_tokenizer_free(t);
+    qkv_tokenizer_free(bytes);
+    assert_int_equal(memory.blocks, 0);
+}
+
 static void batches_by_hand(void **state) {
     (void)state;
     static const int64_t offset[] = {0, 4, 4, 9}, segments[] = {0, 2, 2, 4}, segment_at[] = {0, 3, 4, 6, 9};
@@ -102,6 +139,7 @@ static void batches_by_hand(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(characters), cmocka_unit_test(batches_by_hand)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(characters), cmocka_unit_test(printed_as_text),
+                                       cmocka_unit_test(batches_by_hand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Patterns of attention against plain loops in double over an explicit list of who sees whom: dilation, global tokens by rule and by
- * list, random blocks, all with terms by distance; hidden numbers are NaN; pairs are counted. */
+/* Patterns of attention against plain loops in double over an explicit list of who sees whom: dilation, global tokens by rule and
+ * by list, random blocks, all with terms by distance; hidden numbers are NaN; pairs are counted. */
 #include "ops.h"
 
 #include "ops/attention.h"
@@ -10,7 +10,8 @@ static bool is_global(const qkv_attention_shape *s, int64_t seq, int64_t at) {
     const qkv_pattern *p = &s->pattern;
     if (at < 0) return false;
     if (at < p->global_first || (p->global_every > 0 && at % p->global_every == 0)) return true;
-    for (int64_t g = p->global_offset ? p->global_offset[seq] : 0, end = p->global_offset ? p->global_offset[seq + 1] : 0; g < end; g++)
+    for (int64_t g = p->global_offset ? p->global_offset[seq] : 0, end = p->global_offset ? p->global_offset[seq + 1] : 0; g < end;
+         g++)
         if (p->global_at[g] == at) return true;
     return false;
 }
@@ -47,16 +48,21 @@ typedef struct buffers {
     real *bias_grad;
 } buffers;
 
-static int64_t total(const int64_t *offset, const qkv_attention_shape *s) { return offset[s->sequences]; }
+static int64_t total(const int64_t *offset, const qkv_attention_shape *s) {
+    return offset[s->sequences];
+}
 
 static buffers make(const qkv_attention_shape *s) {
     const int64_t nq = total(s->q_offset, s), nk = total(s->k_offset, s), g = qkv_attention_globals(s);
     const int64_t q = s->heads * s->dim, k = s->kv_heads * s->dim, v = s->kv_heads * s->value_dim, o = s->heads * s->value_dim;
-    return (buffers){ops_mat(nq, q, q + 3, 1),   ops_mat(nk, k, k + 1, 2), ops_mat(nk, v, v + 2, 3),  ops_mat(nq, o, o + 5, 4),
-                     ops_mat(nq, o, o, 5),       ops_mat(nq, q, q + 4, 6), ops_mat(nk, k, k, 7),      ops_mat(nk, v, v + 7, 8),
-                     ops_mat(s->heads, nq, nq, 9), ops_mat(g, q, q + 2, 10), ops_mat(nk, k, k + 3, 11), ops_mat(nk, v, v, 12),
-                     ops_mat(g, q, q + 1, 13),   ops_mat(nk, k, k + 2, 14), ops_mat(nk, v, v + 1, 15),
-                     calloc((size_t)(s->heads * (2 * s->bias_reach + 1)), sizeof(real))};
+    return (buffers){ops_mat(nq, q, q + 3, 1),     ops_mat(nk, k, k + 1, 2),
+                     ops_mat(nk, v, v + 2, 3),     ops_mat(nq, o, o + 5, 4),
+                     ops_mat(nq, o, o, 5),         ops_mat(nq, q, q + 4, 6),
+                     ops_mat(nk, k, k, 7),         ops_mat(nk, v, v + 7, 8),
+                     ops_mat(s->heads, nq, nq, 9), ops_mat(g, q, q + 2, 10),
+                     ops_mat(nk, k, k + 3, 11),    ops_mat(nk, v, v, 12),
+                     ops_mat(g, q, q + 1, 13),     ops_mat(nk, k, k + 2, 14),
+                     ops_mat(nk, v, v + 1, 15),    calloc((size_t)(s->heads * (2 * s->bias_reach + 1)), sizeof(real))};
 }
 
 static void discard(buffers *b) {
@@ -72,7 +78,8 @@ static void discard(buffers *b) {
 static void rotate(const qkv_attention_shape *s, double *x, int64_t at, double sign) {
     const int64_t half = s->rope_dim / 2;
     for (int64_t c = 0; s->rope_cos && c < half; c++) {
-        const double co = (double)s->rope_cos[(s->rope_offset + at) * half + c], si = sign * (double)s->rope_sin[(s->rope_offset + at) * half + c];
+        const double co = (double)s->rope_cos[(s->rope_offset + at) * half + c],
+                     si = sign * (double)s->rope_sin[(s->rope_offset + at) * half + c];
         const double low = x[c], high = x[c + half];
         x[c] = low * co - high * si;
         x[c + half] = high * co + low * si;
@@ -86,7 +93,9 @@ typedef struct head_case {
     double *dk, *dv, *dgk, *dgv, *bias; /* sums of the kv head, [n_k][...]; bias of this head */
 } head_case;
 
-static int64_t clamp(int64_t x, int64_t reach) { return x < -reach ? -reach : x > reach ? reach : x; }
+static int64_t clamp(int64_t x, int64_t reach) {
+    return x < -reach ? -reach : x > reach ? reach : x;
+}
 
 static void load(double *to, qkv_mat m, int64_t row, int64_t head, int64_t width) {
     for (int64_t c = 0; c < width; c++) to[c] = (double)m.p[row * m.ld + head * width + c];
@@ -124,8 +133,10 @@ static void check_row(head_case *x, int64_t i) {
             for (int64_t c = 0; pass == 2 && c < wide; c++) out[c] += p[j] * v[c];
         }
     const double lse = sum > 0 ? top + log(sum) : -INFINITY, got = (double)b->lse.p[x->h * b->lse.ld + x->q0 + i];
-    if (sum > 0) ops_near("lse", got, lse, 1e-5);
-    else assert_true(got == -INFINITY);
+    if (sum > 0)
+        ops_near("lse", got, lse, 1e-5);
+    else
+        assert_true(got == -INFINITY);
     for (int64_t c = 0; c < wide; c++) ops_near("o", (double)b->o.p[(x->q0 + i) * b->o.ld + x->h * wide + c], out[c], 1e-5);
     for (int64_t c = 0; c < wide; c++) d += d_o[c] * out[c];
     for (int64_t j = 0; j < x->n_k; j++) {
@@ -192,8 +203,9 @@ static void check(const qkv_attention_shape *s, const buffers *b) {
 /* ---- running ---- */
 
 static void run(qkv_exec *x, qkv_attention_shape s, const buffers *b, ops_bench *bench) {
-    const qkv_heads q = qkv_heads_of(b->q, s.dim), k = qkv_heads_of(b->k, s.dim), v = qkv_heads_of(b->v, s.value_dim), o = qkv_heads_of(b->o, s.value_dim);
-    const qkv_apart apart = {qkv_heads_of(b->gq, s.dim), qkv_heads_of(b->gk, s.dim), qkv_heads_of(b->gv, s.value_dim),
+    const qkv_heads q = qkv_heads_of(b->q, s.dim), k = qkv_heads_of(b->k, s.dim), v = qkv_heads_of(b->v, s.value_dim),
+                    o = qkv_heads_of(b->o, s.value_dim);
+    const qkv_apart apart = {qkv_heads_of(b->gq, s.dim),  qkv_heads_of(b->gk, s.dim),  qkv_heads_of(b->gv, s.value_dim),
                              qkv_heads_of(b->dgq, s.dim), qkv_heads_of(b->dgk, s.dim), qkv_heads_of(b->dgv, s.value_dim)};
     if (s.apart) s.apart = &apart;
     if (s.bias) s.bias_grad = b->bias_grad;
@@ -221,7 +233,8 @@ static void check_pairs(const qkv_attention_shape *s, ops_bench *bench, const bu
                 const bool see = sees(s, seq, i, j);
                 any = any || see;
                 sum += (double)w[i * seen.n_k + j];
-                if (see != (w[i * seen.n_k + j] > 0)) fail_msg("query %lld, key %lld: weight %g", (long long)i, (long long)j, (double)w[i * seen.n_k + j]);
+                if (see != (w[i * seen.n_k + j] > 0))
+                    fail_msg("query %lld, key %lld: weight %g", (long long)i, (long long)j, (double)w[i * seen.n_k + j]);
             }
             if (any) ops_near("sum of weights", sum, 1, 1e-5);
         }
@@ -249,7 +262,7 @@ static void one(qkv_attention_shape s, int threads, bool compare) {
     ops_end(bench);
 }
 
-static const int64_t q_offset[] = {0, 7, 7, 8, 10, 41}, k_offset[] = {0, 7, 12, 12, 21, 52};
+static const int64_t q_offset[] = {0, 7, 7, 8, 10, 41}, k_offset[] = {0, 7, 12, 12, 21, 52}, fewer[] = {0, 2, 2, 2, 3, 22};
 static const qkv_apart APART;
 
 static void small(void **state) {
@@ -257,19 +270,118 @@ static void small(void **state) {
     static const int64_t spans[][2] = {{0, 0}, {2, 3}, {3, 0}, {-1, 2}, {0, -1}, {100, 100}, {-1, 0}, {-1, -1}, {1, 1}};
     static const int64_t at[] = {0, 3, 5, 1, 2, 6, 7, 8, 20, 30}, lists[] = {0, 3, 3, 3, 7, 10};
     static const qkv_pattern patterns[] = {
-        {.global_first = 1}, {.global_every = 4}, {.global_first = 3, .global_every = 5}, {.global_first = 1000},
-        {.global_offset = lists, .global_at = at}, {.dilation = 3}, {.dilation = 2, .global_first = 2, .global_every = 7},
-        {.dilation = 50, .global_every = 3}, {.random_blocks = 2, .block = 5, .seed = 7},
-        {.random_blocks = 3, .block = 4, .seed = 1, .global_first = 2, .global_every = 9}, {.random_blocks = 60, .block = 1},
+        {.global_first = 1},
+        {.global_every = 4},
+        {.global_first = 3, .global_every = 5},
+        {.global_first = 1000},
+        {.global_offset = lists, .global_at = at},
+        {.dilation = 3},
+        {.dilation = 2, .global_first = 2, .global_every = 7},
+        {.dilation = 50, .global_every = 3},
+        {.random_blocks = 2, .block = 5, .seed = 7},
+        {.random_blocks = 3, .block = 4, .seed = 1, .global_first = 2, .global_every = 9},
+        {.random_blocks = 60, .block = 1},
     };
     static const int64_t heads[][2] = {{1, 1}, {4, 2}, {3, 1}}, dims[][2] = {{1, 1}, {3, 5}, {16, 16}, {6, 8}};
     int turn = 0;
     for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++)
-        for (size_t w = 0; w < sizeof spans / sizeof *spans; w++, turn++)
-            one((qkv_attention_shape){.sequences = 5, .q_offset = q_offset, .k_offset = turn % 2 ? q_offset : k_offset, .heads = heads[turn % 3][0],
-                                      .kv_heads = heads[turn % 3][1], .dim = dims[turn % 4][0], .value_dim = dims[turn % 4][1], .left = spans[w][0],
-                                      .right = spans[w][1], .pattern = patterns[p], .apart = turn % 5 == 1 && qkv_has_globals(&patterns[p]) ? &APART : NULL},
-                2, true);
+        for (size_t w = 0; w < sizeof spans / sizeof *spans; w++, turn++) {
+            qkv_attention_shape s = {.sequences = 5,
+                                     .q_offset = q_offset,
+                                     .k_offset = turn % 2 ? q_offset : k_offset,
+                                     .heads = heads[turn % 3][0],
+                                     .kv_heads = heads[turn % 3][1],
+                                     .dim = dims[turn % 4][0],
+                                     .value_dim = dims[turn % 4][1],
+                                     .left = spans[w][0],
+                                     .right = spans[w][1],
+                                     .pattern = patterns[p],
+                                     .apart = turn % 5 == 1 && qkv_has_globals(&patterns[p]) ? &APART : NULL};
+            one(s, 2, true);
+            s.k_offset = fewer;
+            one(s, 2, true);
+        }
+}
+
+/* Queries that stand before key 0: with dilation some have global keys and none in their window, whatever else is in the batch. */
+static void before_keys(void **state) {
+    (void)state;
+    static const int64_t q[] = {0, 6, 46}, k[] = {0, 2, 42}, long_q[] = {0, 6, 806}, long_k[] = {0, 2, 802}, far_q[] = {0, 700},
+                         far_k[] = {0, 300};
+    static const int64_t spans[][2] = {{1, 1}, {1, -1}, {2, 0}};
+    real bias[2 * 9];
+    ops_random(bias, 2 * 9, 3);
+    for (int w = 0; w < 3; w++)
+        for (int64_t sequences = 1; sequences <= 2; sequences++)
+            for (int64_t dilation = 3; dilation <= 50; dilation = dilation < 8 ? dilation + 1 : dilation * 7) {
+                qkv_attention_shape s = {.sequences = sequences,
+                                         .q_offset = q,
+                                         .k_offset = k,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .dim = 4,
+                                         .value_dim = 4,
+                                         .left = spans[w][0],
+                                         .right = spans[w][1],
+                                         .pattern = {.dilation = dilation, .global_first = 1}};
+                one(s, 2, true);
+                s.bias = bias;
+                s.bias_reach = 4;
+                one(s, 2, true);
+            }
+    qkv_attention_shape s = {.sequences = 2,
+                             .q_offset = long_q,
+                             .k_offset = long_k,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .dim = 4,
+                             .value_dim = 4,
+                             .left = 1,
+                             .right = 1,
+                             .pattern = {.dilation = 3, .global_first = 1}};
+    one(s, 2, true); /* key tiles are shared out */
+    s.bias = bias;
+    s.bias_reach = 4;
+    one(s, 2, true);
+    one((qkv_attention_shape){.sequences = 1,
+                              .q_offset = far_q,
+                              .k_offset = far_k,
+                              .heads = 1,
+                              .kv_heads = 1,
+                              .dim = 4,
+                              .value_dim = 4,
+                              .left = 1,
+                              .right = 1,
+                              .pattern = {.dilation = 400, .global_first = 270}},
+        2, true);
+}
+
+/* Pairs where global tokens are many: by arithmetic, not one by one. */
+static void many_globals(void **state) {
+    (void)state;
+    static const int64_t steps[] = {2, 3, 4, 6, 12};
+    for (int i = 0; i < 5; i++)
+        for (int64_t every = 1; every < 15; every++)
+            for (int64_t first = 0; first < 30; first += 7)
+                for (int64_t n_k = 23; n_k < 60; n_k += 18) {
+                    const int64_t q[] = {0, 41}, k[] = {0, n_k};
+                    const qkv_attention_shape s = {.sequences = 1,
+                                                   .q_offset = q,
+                                                   .k_offset = k,
+                                                   .left = -1,
+                                                   .right = 3,
+                                                   .pattern = {.dilation = steps[i], .global_first = first, .global_every = every}};
+                    const qkv_seen seen = qkv_attention_seen(&s, 0);
+                    int64_t pairs = 0;
+                    for (int64_t r = 0; r < 41; r++)
+                        for (int64_t c = 0; c < n_k; c++) pairs += sees(&s, 0, r, c);
+                    assert_int_equal(qkv_pattern_pairs(&seen), pairs);
+                }
+    const qkv_pattern half = {.dilation = 2, .global_every = 2};
+    const qkv_seen seen = {.pattern = &half, .n_q = 4000000, .n_k = 4000000, .left = -1, .right = 3};
+    /* Even ones see all; of the others each sees these and, of its own class, those up to three after it. */
+    const int64_t n = 2000000;
+    assert_int_equal(qkv_pattern_pairs(&seen), 2 * n * n + n * n + n * (n + 1) / 2 + 3 * (n - 2));
 }
 
 /* Biases and rotations go by where keys stand. */
@@ -282,13 +394,23 @@ static void terms(void **state) {
         sine[i] = (real)sin(i / 3 * 0.3 / (1 + i % 3));
     }
     ops_random(bias, 4 * 13, 5);
-    const qkv_pattern patterns[] = {{.global_first = 2, .global_every = 6}, {.dilation = 3, .global_every = 5}, {.random_blocks = 2, .block = 4},
+    const qkv_pattern patterns[] = {{.global_first = 2, .global_every = 6},
+                                    {.dilation = 3, .global_every = 5},
+                                    {.random_blocks = 2, .block = 4},
                                     {.dilation = 2}};
     for (int p = 0; p < 4; p++)
         for (int causal = 0; causal < 2; causal++)
             for (int apart = 0; apart < (qkv_has_globals(&patterns[p]) ? 2 : 1); apart++) {
-                qkv_attention_shape s = {.sequences = 5, .q_offset = q_offset, .k_offset = causal ? q_offset : k_offset, .heads = 4, .kv_heads = 2,
-                                         .dim = 7, .value_dim = 5, .left = 2, .right = causal ? 0 : 1, .pattern = patterns[p],
+                qkv_attention_shape s = {.sequences = 5,
+                                         .q_offset = q_offset,
+                                         .k_offset = causal ? q_offset : k_offset,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .dim = 7,
+                                         .value_dim = 5,
+                                         .left = 2,
+                                         .right = causal ? 0 : 1,
+                                         .pattern = patterns[p],
                                          .apart = apart ? &APART : NULL};
                 s.alibi = slopes;
                 s.softcap = (real)1.5;
@@ -303,6 +425,12 @@ static void terms(void **state) {
                 s.rope_sin = sine;
                 s.rope_dim = 6;
                 s.rope_offset = 3;
+                one(s, 2, true);
+                s.rope_offset = 13;
+                s.k_offset = fewer;
+                one(s, 2, true);
+                s.rope_cos = s.rope_sin = NULL;
+                s.alibi = slopes;
                 one(s, 2, true);
             }
 }
@@ -344,13 +472,23 @@ static void long_sequences(void **state) {
 static void hidden(void **state) {
     (void)state;
     static const int64_t offset[] = {0, 40};
-    const qkv_pattern patterns[] = {{.global_first = 1, .global_every = 16}, {.dilation = 3, .global_first = 2}, {.random_blocks = 1, .block = 8}};
+    const qkv_pattern patterns[] = {
+        {.global_first = 1, .global_every = 16}, {.dilation = 3, .global_first = 2}, {.random_blocks = 1, .block = 8}};
     for (int p = 0; p < 3; p++)
         for (int which = 0; which < 3; which++) {
             ops_bench one_bench, *bench = &one_bench;
             ops_start(bench, 1);
-            qkv_attention_shape s = {.sequences = 1, .q_offset = offset, .k_offset = offset, .heads = 2, .kv_heads = 1, .dim = 16, .value_dim = 16,
-                                     .scale = (real)0.25, .left = 3, .right = 2, .pattern = patterns[p]};
+            qkv_attention_shape s = {.sequences = 1,
+                                     .q_offset = offset,
+                                     .k_offset = offset,
+                                     .heads = 2,
+                                     .kv_heads = 1,
+                                     .dim = 16,
+                                     .value_dim = 16,
+                                     .scale = (real)0.25,
+                                     .left = 3,
+                                     .right = 2,
+                                     .pattern = patterns[p]};
             buffers b = make(&s);
             ops_ready(bench, 1 << 22);
             const int64_t bad = which == 0 ? 21 : 30; /* not global */
@@ -362,7 +500,8 @@ static void hidden(void **state) {
                 const bool reads = which == 2 ? i == bad : sees(&s, 0, i, bad);
                 spoilt += reads;
                 for (int64_t c = 0; c < 16; c++) {
-                    if (reads != (ops_at(b.o, i, c) != ops_at(b.o, i, c))) fail_msg("pattern %d, %d: output %lld", p, which, (long long)i);
+                    if (reads != (ops_at(b.o, i, c) != ops_at(b.o, i, c)))
+                        fail_msg("pattern %d, %d: output %lld", p, which, (long long)i);
                     const bool in_dq = ops_at(b.dq, i, c) != ops_at(b.dq, i, c), in_dk = ops_at(b.dk, i, c) != ops_at(b.dk, i, c);
                     if (in_dq != reads) fail_msg("pattern %d, %d: dq %lld", p, which, (long long)i);
                     bool touched = which == 2 ? sees(&s, 0, bad, i) : false; /* keys of rows that have a NaN */
@@ -424,15 +563,25 @@ static void same_bits(void **state) {
             ops_bench one_bench, *bench = &one_bench;
             ops_start(bench, run_at == 0 ? 1 : 4);
             uint64_t keys[400];
-            qkv_attention_shape s = {.sequences = run_at == 2 ? 9 : 1, .q_offset = run_at == 2 ? among : alone, .k_offset = run_at == 2 ? among : alone,
-                                     .heads = 4, .kv_heads = 2, .dim = 16, .value_dim = 16, .scale = (real)0.25, .left = 20, .right = 20,
-                                     .pattern = patterns[p], .dropout = {.p = (real)0.3, .key = 3, .row_key = keys}};
+            qkv_attention_shape s = {.sequences = run_at == 2 ? 9 : 1,
+                                     .q_offset = run_at == 2 ? among : alone,
+                                     .k_offset = run_at == 2 ? among : alone,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .dim = 16,
+                                     .value_dim = 16,
+                                     .scale = (real)0.25,
+                                     .left = 20,
+                                     .right = 20,
+                                     .pattern = patterns[p],
+                                     .dropout = {.p = (real)0.3, .key = 3, .row_key = keys}};
             b[run_at] = make(&s);
             const int64_t from = run_at == 2 ? 5 : 0;
             qkv_mat *m = (qkv_mat *)&b[run_at], *first = (qkv_mat *)&b[0];
             for (int64_t r = 0; r < 400; r++) keys[r] = qkv_key2(8, (uint64_t)(r - from));
             for (int i = 0; run_at == 2 && i < 5; i++)
-                for (int64_t r = 0; r < 300; r++) memcpy(m[i].p + (from + r) * m[i].ld, first[i].p + r * first[i].ld, (size_t)m[i].cols * sizeof(real));
+                for (int64_t r = 0; r < 300; r++)
+                    memcpy(m[i].p + (from + r) * m[i].ld, first[i].p + r * first[i].ld, (size_t)m[i].cols * sizeof(real));
             if (run_at == 2) /* what forward wrote there is not an input */
                 for (int64_t r = 0; r < 380; r++) ops_random(b[2].o.p + r * b[2].o.ld, b[2].o.cols, 77);
             ops_ready(bench, 1 << 25);
@@ -447,7 +596,8 @@ static void same_bits(void **state) {
     }
 }
 
-/* What is computed of classes and groups, against counting: short and long, with the queries at the end of the keys or before them. */
+/* What is computed of classes and groups, against counting: short and long, with the queries at the end of the keys or before them.
+ */
 static void classes(void **state) {
     (void)state;
     static const int64_t lengths[] = {0, 1, 2, 7, 50, 1999, 4100};
@@ -462,7 +612,8 @@ static void classes(void **state) {
                     const qkv_residue r = qkv_residue_of(&s, c);
                     for (int64_t from = 0; from < r.n_q && s.n_k > 0; from += 960, group++) {
                         const qkv_group g = qkv_group_of(&s, group);
-                        assert_true(g.class == c && g.step == step && g.first == r.first + from * step && g.rows == (r.n_q - from < 960 ? r.n_q - from : 960));
+                        assert_true(g.class == c && g.step == step && g.first == r.first + from * step &&
+                                    g.rows == (r.n_q - from < 960 ? r.n_q - from : 960));
                     }
                     queries += r.n_q;
                 }
@@ -481,10 +632,22 @@ static void far_apart(void **state) {
     real x[8 * 4], o[8 * 4], lse[8];
     for (int i = 0; i < 8 * 4; i++) x[i] = (real)i;
     const qkv_heads h = {x, 4, 4}, out = {o, 4, 4};
-    const qkv_attention_shape s = {.sequences = 3, .q_offset = at, .k_offset = at, .heads = 1, .kv_heads = 1, .dim = 4, .value_dim = 4, .scale = 1,
-                                   .left = 3, .right = 3, .pattern = {.dilation = (int64_t)1 << 40}};
+    const qkv_attention_shape s = {.sequences = 3,
+                                   .q_offset = at,
+                                   .k_offset = at,
+                                   .heads = 1,
+                                   .kv_heads = 1,
+                                   .dim = 4,
+                                   .value_dim = 4,
+                                   .scale = 1,
+                                   .left = 3,
+                                   .right = 3,
+                                   .pattern = {.dilation = (int64_t)1 << 40}};
     assert_int_equal(qkv_attend_forward(&bench->x, &s, h, h, h, out, lse), QKV_OK);
     for (int i = 0; i < 8 * 4; i++) assert_true(fabs((double)(o[i] - x[i])) <= 1e-6 * (double)x[i]);
+    real weights[9];
+    assert_int_equal(qkv_attend_weights(&bench->x, &s, h, h, 2, 0, weights), QKV_OK);
+    for (int i = 0; i < 9; i++) assert_true(weights[i] == (i % 4 == 0 ? 1 : 0));
     ops_end(bench);
 }
 
@@ -495,20 +658,35 @@ static void wrong_patterns(void **state) {
     ops_ready(bench, 4096);
     static const int64_t good[] = {0, 1, 2};
     const qkv_heads none = {0};
-    const qkv_pattern wrong[] = {{.dilation = -1}, {.global_first = -1}, {.global_every = -2}, {.random_blocks = 1}, {.random_blocks = 65, .block = 1},
-                                 {.random_blocks = 1, .block = 4, .dilation = 2}, {.global_first = 1, .global_offset = good, .global_at = good}};
+    const qkv_pattern wrong[] = {{.dilation = -1},
+                                 {.global_first = -1},
+                                 {.global_every = -2},
+                                 {.random_blocks = 1},
+                                 {.random_blocks = 65, .block = 1},
+                                 {.random_blocks = 1, .block = 4, .dilation = 2},
+                                 {.global_first = 1, .global_offset = good, .global_at = good}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        qkv_attention_shape s = {.sequences = 2, .q_offset = good, .k_offset = good, .heads = 4, .kv_heads = 2, .dim = 2, .value_dim = 2, .pattern = wrong[i]};
+        qkv_attention_shape s = {.sequences = 2,
+                                 .q_offset = good,
+                                 .k_offset = good,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .dim = 2,
+                                 .value_dim = 2,
+                                 .pattern = wrong[i]};
         assert_int_equal(qkv_attend_forward(&bench->x, &s, none, none, none, none, NULL), QKV_INTERNAL);
     }
-    qkv_attention_shape s = {.sequences = 2, .q_offset = good, .k_offset = good, .heads = 4, .kv_heads = 2, .dim = 2, .value_dim = 2, .apart = &APART};
+    qkv_attention_shape s = {
+        .sequences = 2, .q_offset = good, .k_offset = good, .heads = 4, .kv_heads = 2, .dim = 2, .value_dim = 2, .apart = &APART};
     assert_int_equal(qkv_attend_forward(&bench->x, &s, none, none, none, none, NULL), QKV_INTERNAL);
     ops_end(bench);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(small), cmocka_unit_test(terms), cmocka_unit_test(long_sequences), cmocka_unit_test(hidden),
-                                       cmocka_unit_test(random_blocks), cmocka_unit_test(same_bits), cmocka_unit_test(classes),
-                                       cmocka_unit_test(far_apart),     cmocka_unit_test(wrong_patterns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small),         cmocka_unit_test(before_keys),    cmocka_unit_test(many_globals),
+        cmocka_unit_test(terms),         cmocka_unit_test(long_sequences), cmocka_unit_test(hidden),
+        cmocka_unit_test(random_blocks), cmocka_unit_test(same_bits),      cmocka_unit_test(classes),
+        cmocka_unit_test(far_apart),     cmocka_unit_test(wrong_patterns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

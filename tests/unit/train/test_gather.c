@@ -103,6 +103,13 @@ static void global_tokens_are_listed(void **state) {
             assert_memory_equal(b.global_offset, cut ? parts : whole, cut ? sizeof parts : sizeof whole);
             assert_memory_equal(b.global_at, cut ? parts_at : whole_at, cut ? sizeof parts_at : sizeof whole_at);
         }
+        /* before there are tokens, those that are told by their places */
+        static const int64_t first[] = {0, 1, 1, 2, 3}, firsts[] = {0, 1, 2, 3, 4, 5, 6, 7}, none[7] = {0};
+        qkv_batch b;
+        marked.ids = NULL;
+        qkv_gather_rows(&g, &marked, rows, 4, true, &b);
+        assert_memory_equal(b.global_offset, cut ? firsts : first, cut ? sizeof firsts : sizeof first);
+        assert_memory_equal(b.global_at, none, (cut ? 7 : 3) * sizeof *none);
         qkv_gather_free(&ctx, &g);
         qkv_gather_free(&ctx, &plain);
     }
