@@ -16,6 +16,15 @@
 #include "base/ctx.h"
 #include "base/par.h"
 
+/* 1: times and bytes are the sanitizer's, too. */
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(thread_sanitizer) || __has_feature(address_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 typedef struct test_memory {
     int64_t blocks;  /* living */
     int64_t calls;   /* allocations so far */

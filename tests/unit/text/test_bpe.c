@@ -334,13 +334,6 @@ static void pieces_and_specials(void **state) {
     qkv_tokenizer_free(t);
 }
 
-#if defined(__has_feature)
-#define SANITIZED (__has_feature(thread_sanitizer) || __has_feature(address_sanitizer))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 #if defined(__OPTIMIZE__) && defined(__x86_64__) /* elsewhere it may be an emulator */
 #define TIMES_MEAN_SOMETHING (!SANITIZED)
 #else
