@@ -67,6 +67,7 @@ typedef struct qkv_learned {
 } qkv_learned;
 
 void qkv_learned_free(qkv_ctx *ctx, qkv_learned *learned); /* what it holds */
+void qkv_answers_print(char *answers, int64_t digits);     /* a bit each of four rows, lowest first, becomes a hexadecimal digit */
 
 /* Trains from the start and asks the test rows once, with the last weights: nothing is picked by them. */
 qkv_status qkv_recipe_train(qkv_run *run, const qkv_dataset *dataset, const qkv_recipe *recipe, qkv_learned *learned) QKV_MUST_USE;

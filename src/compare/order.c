@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "compare/dataset.h"
 #include "models/classifier.h"
 #include "models/encoder.h"
 #include "ops/reg.h"
@@ -72,23 +73,12 @@ static double means_differ(const texts *t) {
 /* ---- the network ---- */
 
 static qkv_config config_of(const arm *a) {
-    qkv_config c = {.model = a->model,
-                    .vocab = VOCAB,
-                    .classes = 2,
-                    .layers = LAYERS,
-                    .dim = DIM,
-                    .heads = HEADS,
-                    .kv_heads = HEADS,
-                    .head_dim = DIM / HEADS,
-                    .ffn = 4 * DIM,
-                    .max_length = WORDS,
-                    .position = a->position,
-                    .pooling = QKV_POOL_MEAN,
-                    .norm = QKV_NORM_LAYER,
-                    .activation = QKV_ACT_GELU,
-                    .bias = true,
-                    .span = {-1, a->causal ? 0 : -1},
-                    .norm_epsilon = 1e-5};
+    const qkv_dataset read = {.vocab = VOCAB, .classes = 2, .max_length = WORDS};
+    qkv_config c = qkv_recipe_config(&read, LAYERS, DIM, HEADS);
+    c.model = a->model;
+    c.position = a->position;
+    c.pooling = QKV_POOL_MEAN;
+    if (a->causal) c.span.right = 0;
     if (qkv_config_recurrent(&c)) qkv_config_settle(&c);
     return c;
 }

@@ -76,17 +76,12 @@ static qkv_status ask(qkv_ctx *ctx, const qkv_classifier *net, const real *weigh
     return status;
 }
 
-/* Of bits digits. */
-static void print(char *answers, int64_t digits) {
-    for (int64_t i = 0; i < digits; i++) answers[i] = "0123456789abcdef"[(int)answers[i]];
-}
-
 qkv_status qkv_reading_always(qkv_ctx *ctx, const qkv_ragged *rows, int64_t class, char **answers) {
     const int64_t digits = (rows->count + 3) / 4;
     QKV_TRY(qkv_alloc_zero(ctx, digits + 1, 1, answers));
     for (int64_t i = 0; i < rows->count; i++)
         if (rows->target[i] == class) (*answers)[i / 4] |= (char)(1 << i % 4);
-    print(*answers, digits);
+    qkv_answers_print(*answers, digits);
     return QKV_OK;
 }
 
@@ -103,7 +98,7 @@ qkv_status qkv_reading_ask(qkv_ctx *ctx, const qkv_classifier *net, const real *
         qkv_free(ctx, c.which);
     }
     if (status == QKV_OK) {
-        print(*answers, digits);
+        qkv_answers_print(*answers, digits);
         return QKV_OK;
     }
     qkv_free(ctx, *answers);

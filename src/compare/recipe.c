@@ -137,6 +137,10 @@ static void settle(training *t, int64_t steps) {
     l->tokens_per_second = l->seconds > 0 ? l->tokens / l->seconds : NAN;
 }
 
+void qkv_answers_print(char *answers, int64_t digits) {
+    for (int64_t i = 0; i < digits; i++) answers[i] = "0123456789abcdef"[(int)answers[i]];
+}
+
 static qkv_status learn(training *t) {
     qkv_ctx *ctx = t->run->ctx;
     const qkv_ragged *train = &t->dataset->train;
@@ -164,7 +168,7 @@ static qkv_status learn(training *t) {
     QKV_TRY(qkv_alloc(ctx, t->dataset->test.count, sizeof *t->learned->given, &t->learned->given));
     for (int64_t i = 0; i < t->dataset->test.count && t->learned->diverged; i++) answered(t, i, common);
     if (!t->learned->diverged) QKV_TRY(qkv_scorer_once(ctx, t->net, t->weights, NULL, &t->dataset->test, on_answer, t));
-    for (int64_t i = 0; i < digits; i++) t->learned->answers[i] = "0123456789abcdef"[(int)t->learned->answers[i]];
+    qkv_answers_print(t->learned->answers, digits);
     return QKV_OK;
 }
 

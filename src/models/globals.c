@@ -52,12 +52,14 @@ static qkv_status next(qkv_ctx *ctx, const char **text, spelled *one) {
     return QKV_OK;
 }
 
-qkv_status qkv_global_tokens_count(qkv_ctx *ctx, const char *text, int64_t *count) {
+qkv_status qkv_global_tokens_count(qkv_ctx *ctx, const char *text, int64_t *count, bool *separator) {
     spelled one;
     *count = 0;
+    *separator = false;
     for (;;) {
         QKV_TRY(next(ctx, &text, &one));
         if (one.size == 1) return QKV_OK;
+        *separator = *separator || one.separator;
         if (++*count > QKV_NUMBERS_MOST / 2)
             return qkv_fail(ctx, QKV_BAD_CONFIG, "global-token: %d tokens at most", QKV_NUMBERS_MOST / 2);
     }

@@ -13,8 +13,9 @@
 qkv_status qkv_batch_list_globals(qkv_ctx *ctx, const qkv_config *config, qkv_batch *batch) QKV_MUST_USE;
 
 /* What a user writes: tokens with spaces between, \n \t \s \\ for a line feed, a tab, a space and a backslash in one, <sep> for
- * what parts the texts of a pair. `count` of them; refuses what is no such list. */
-qkv_status qkv_global_tokens_count(qkv_ctx *ctx, const char *text, int64_t *count) QKV_MUST_USE;
+ * what parts the texts of a pair. `count` of them, and whether <sep> is among
+ * them; refuses what is no such list. */
+qkv_status qkv_global_tokens_count(qkv_ctx *ctx, const char *text, int64_t *count, bool *separator) QKV_MUST_USE;
 /* The ids that the tokenizer has for them: of each as it stands at the beginning of a text, and behind a space. A text of more
  * pieces is refused, and they are named. */
 qkv_status qkv_global_tokens_find(qkv_ctx *ctx, const qkv_tokenizer *tokenizer, const char *text, qkv_numbers *ids) QKV_MUST_USE;

@@ -19,7 +19,6 @@ done << 'END'
 --window 2,1 --dilation 3 --global-every 5|dilation=3 global_every=5
 --window 1,1 --global-first 1 --global-projection|global_projection=yes
 --window 1,1 --global-at 5,0|span_left=1
---window 1,1 --global-token <sep>|span_left=1
 --max-length 2000|span_left=64 full_every=3
 --max-length 2000 --causal|span_left=64 span_right=0 full_every=3
 --max-length 2000 --pattern full|span_left=-1
@@ -46,6 +45,8 @@ while [ $i -lt 30 ]; do
     i=$((i + 1))
 done > pairs.tsv
 cut -f 1,2 pairs.tsv > single.tsv
+run 0 train classify pairs.tsv -o m $small --pair --window 1,1 --global-token '<sep>'
+has err 'global tokens: each "<sep>"'
 run 0 train classify single.tsv -o m $small --window 1,1 --global-token '? .' --json
 has err ', window 1,1, global tokens: each "\." "\?", '
 words=$(json out plan.network)
@@ -140,6 +141,7 @@ done << 'END'
 --window 4,4 --global-token a\q|behind a backslash stands n, t, s
 --global-token a|global tokens without a window
 --window 4,4 --global-question|global-question has no effect without --pair
+--window 4,4 --global-token <sep>|global-token: <sep> parts the two texts of a pair, and without pair there is none
 --pattern full --window 4,4|pattern=full and window=4,4 contradict each other: with full every token sees all
 --pattern full --dilation 3|pattern=full and dilation=3 contradict each other
 --pattern local --window -1,-1|--window -1,-1 and --pattern local contradict each other

@@ -45,10 +45,11 @@ static void names(void **state) {
     assert_non_null(strstr(ctx.message, "\"?\""));
     assert_int_equal(qkv_global_tokens_find(&ctx, t, "a\\q", &n), QKV_BAD_CONFIG);
     int64_t count;
-    assert_int_equal(qkv_global_tokens_count(&ctx, "a \\s \\\\ <sep>", &count), QKV_OK);
-    assert_int_equal(count, 4);
-    assert_int_equal(qkv_global_tokens_count(&ctx, "1 2 3 4 5 6 7 8", &count), QKV_OK);
-    assert_int_equal(qkv_global_tokens_count(&ctx, "1 2 3 4 5 6 7 8 9", &count), QKV_BAD_CONFIG);
+    bool separator;
+    assert_int_equal(qkv_global_tokens_count(&ctx, "a \\s \\\\ <sep>", &count, &separator), QKV_OK);
+    assert_true(count == 4 && separator);
+    assert_int_equal(qkv_global_tokens_count(&ctx, "1 2 3 4 5 6 7 8", &count, &separator), QKV_OK);
+    assert_int_equal(qkv_global_tokens_count(&ctx, "1 2 3 4 5 6 7 8 9", &count, &separator), QKV_BAD_CONFIG);
     assert_string_equal(ctx.message, "global-token: 8 tokens at most");
     char text[16];
     qkv_global_token_print(t, (int32_t)id_of(&ctx, t, "\n"), text, sizeof text);
