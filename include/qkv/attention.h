@@ -53,7 +53,7 @@ typedef struct qkv_attention {
                          * among the keys (Press et al. 2022) */
     float softcap;      /* 0: none; else score = softcap * tanh(score / softcap), after scale, before alibi */
 
-    /* Dropout on the weights: each is kept with probability 1 - dropout and then divided by it. The mask is a function
+    /* Dropout on the weights: each is kept with probability 1 - dropout, in steps of 2^-16, and then divided by it. The mask is a function
      * of (seed, sequence, head, query, key), so backward repeats it; nothing is stored. 0: none. */
     float dropout;
     uint64_t seed;

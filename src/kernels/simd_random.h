@@ -21,24 +21,27 @@ V_INLINE uint32_t dropout_threshold(real p) {
 }
 
 /* Two rounds of multiply and xor-shift with the second half of the row key in between: with one half only, two rows would
- * be the same sequence in another order. h is past the first xor-shift. */
-V_INLINE m16 v_dropout_rounds_(i16v h, dropout_row row, uint32_t threshold) {
+ * be the same sequence in another order. h is past the first xor-shift; the last one is not done. */
+V_INLINE i16v v_dropout_rounds_(i16v h, dropout_row row) {
     h = i_add(i_mul(h, i_set1(0x7FEB352Du)), i_set1(row.b));
-    h = i_mul(i_xor(h, i_shr(h, 15)), i_set1(0x846CA68Bu));
-    h = i_xor(h, i_shr(h, 16));
-    return i_lt(h, i_set1(threshold));
+    return i_mul(i_xor(h, i_shr(h, 15)), i_set1(0x846CA68Bu));
 }
 
 V_INLINE m16 v_dropout_keep(dropout_row row, i16v column, uint32_t threshold) {
     i16v h = i_xor(column, i_set1(row.a));
-    return m_not(v_dropout_rounds_(i_xor(h, i_shr(h, 16)), row, threshold));
+    h = v_dropout_rounds_(i_xor(h, i_shr(h, 16)), row);
+    return m_not(i_lt(i_xor(h, i_shr(h, 16)), i_set1(threshold)));
 }
 
-/* The contrary for columns first..first+15, first a multiple of 16: then the number of a lane only fills its last bits, and what
- * comes before it is the same for all lanes. */
-V_INLINE m16 v_dropout_drops(dropout_row row, uint32_t first, uint32_t threshold) {
-    const uint32_t h = first ^ row.a;
-    return v_dropout_rounds_(i_xor(i_iota(), i_set1(h ^ h >> 16)), row, threshold);
+/* The contrary for 32 columns from `first` on, a multiple of 32, by half a number each: where nothing waits for memory, the
+ * drawing is what dropout costs. The number of a lane only fills the last bits of what is drawn from, and what comes before it is
+ * the same for all lanes. Of the last xor-shift the halves see no more than this. */
+V_INLINE i16v v_dropout_draw(dropout_row row, uint32_t first) {
+    const uint32_t h = first / 2 ^ row.a;
+    return v_dropout_rounds_(i_xor(i_iota(), i_set1(h ^ h >> 16)), row);
+}
+V_INLINE m16 v_dropout_drops(i16v drawn, bool second, uint32_t threshold) { /* the second 16; p in 16 bits */
+    return i_lt(second ? drawn : i_xor(drawn, i_shl(drawn, 16)), i_set1(threshold));
 }
 
 #endif

@@ -239,15 +239,24 @@ static inline double *zeros(int64_t n) {
     return calloc((size_t)(n + 1), sizeof(double));
 }
 
-/* The mask of the pointwise dropout with the same keys: attention must draw the same. */
+/* Sixteen bits for each key, two keys from one number. */
+static inline bool draw_keeps(uint64_t key, uint64_t row_key, int64_t j, double p) {
+    const uint64_t k = qkv_key2(key, row_key);
+    uint32_t h = (uint32_t)(j / 32 * 16 + j % 16) ^ (uint32_t)k;
+    h ^= h >> 16;
+    h = h * 0x7FEB352Du + (uint32_t)(k >> 32);
+    h = (h ^ h >> 15) * 0x846CA68Bu;
+    h ^= h >> 16;
+    return (j % 32 < 16 ? h & 0xFFFF : h >> 16) >= (uint32_t)(p * 65536 + 0.5);
+}
 static inline double *draw_mask(const attention_case *c) {
-    int64_t n_q = c->in.n_q, n_k = c->in.n_k;
+    const int64_t n_q = c->in.n_q, n_k = c->in.n_k;
+    const qkv_dropout d = c->a.dropout;
+    const double p = (double)d.p, kept = 1 - floor(p * 65536 + 0.5) / 65536;
     double *keep = zeros(n_q * n_k);
-    real *ones = calloc((size_t)(n_q * n_k + 1), sizeof *ones);
-    for (int64_t i = 0; i < n_q * n_k; i++) ones[i] = 1;
-    if (c->in.dropout > 0) qkv_kernels_scalar.dropout(n_q, n_k, NULL, 0, ones, n_k, ones, n_k, c->a.dropout);
-    for (int64_t i = 0; i < n_q * n_k; i++) keep[i] = ones[i] == 0 ? 0 : 1 / (1 - (double)c->a.dropout.p);
-    free(ones);
+    for (int64_t i = 0; i < n_q; i++)
+        for (int64_t j = 0; j < n_k; j++)
+            keep[i * n_k + j] = p > 0 && !draw_keeps(d.key, d.row_key[i], j, p) ? 0 : 1 / kept;
     return keep;
 }
 

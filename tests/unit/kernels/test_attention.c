@@ -373,6 +373,24 @@ static void test_dropout_rate(void **state) {
     }
 }
 
+/* Two keys share a number, a half each; neighbours have one each; rows have keys of their own. */
+static void test_dropout_is_independent(void **state) {
+    (void)state;
+    enum { ROWS = 4000, KEYS = 64 };
+    static const struct {
+        int rows, keys;
+    } apart[] = {{0, 1}, {0, 16}, {0, 32}, {1, 0}, {1, 16}};
+    for (int a = 0; a < 5; a++) {
+        const double p = a % 2 ? 0.1 : 0.5, expected = p * p;
+        int64_t both = 0, pairs = 0;
+        for (int i = 0; i + apart[a].rows < ROWS; i++)
+            for (int j = 0; j + apart[a].keys < KEYS; j++, pairs++)
+                both += !draw_keeps(7, (uint64_t)i, j, p) && !draw_keeps(7, (uint64_t)(i + apart[a].rows), j + apart[a].keys, p);
+        const double deviation = sqrt(2 * expected * (1 - expected) / (double)pairs); /* a number is in two pairs */
+        assert_true(fabs((double)both / (double)pairs - expected) < 4 * deviation);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),
@@ -389,6 +407,7 @@ int main(void) {
         cmocka_unit_test(test_add_kv),
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_dropout_rate),
+        cmocka_unit_test(test_dropout_is_independent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
