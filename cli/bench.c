@@ -8,7 +8,7 @@
 
 typedef struct bench_values {
     int64_t threads;
-    const char *dtype, *json;
+    const char *dtype, *json, *layout;
     int quick, list;
     double seconds, dropout;
     int64_t m, n, k, dim, value_dim, heads, kv_heads, batch, layers, ffn, global_first, global_every, random_blocks, block;
@@ -44,6 +44,8 @@ static const cli_option options[] = {
     SIZE("random-blocks", random_blocks, 64, "attention with a window: blocks of tokens that each block of tokens sees beside it"),
     SIZE("block", block, 65536, "tokens of such a block (64)"),
     {"dropout", 0, CLI_REAL, AT(dropout), "X", NULL, 0, 0.95, "on the attention weights, and in training on the layers"},
+    {"layout", 0, CLI_TEXT, AT(layout), "NAME", "rows", 0, 0,
+     "attention.decode: keys and values by rows of all heads, or by heads, each with all its rows: rows, heads"},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
@@ -52,8 +54,8 @@ typedef struct bench_run {
     qkv_ctx *ctx[2]; /* one thread, all threads; or the one that was asked for */
     qkv_machine machine[2];
     int count;
-    FILE *json;
-    json_t *cases;
+    json_t *cases, *left_out;
+    int told_f32; /* that a case has no bf16 form */
     cli_progress progress;
     qkv_bench_options options;
     int64_t done, all;
@@ -69,9 +71,11 @@ static int read_options(const cli_verb *verb, const bench_values *v, const cli_a
         o->dtype = QKV_BENCH_BF16;
     else if (strcmp(v->dtype, "f32"))
         return cli_wrong_use(verb, "--dtype=%s: expected f32 or bf16", v->dtype);
+    if (strcmp(v->layout, "rows") && strcmp(v->layout, "heads"))
+        return cli_wrong_use(verb, "--layout=%s: expected rows or heads", v->layout);
     static const char *const sizes[] = {"m",      "n",      "k",   "dim",          "value-dim",    "heads",         "kv-heads",
                                         "batch",  "layers", "ffn", "global-first", "global-every", "random-blocks", "block",
-                                        "window", "dropout"};
+                                        "window", "dropout", "layout"};
     for (size_t i = 0; !strcmp(o->what, "peak") && i < sizeof sizes / sizeof *sizes; i++)
         if (cli_given(verb, args, sizes[i])) return cli_wrong_use(verb, "--%s: the ceilings have no sizes", sizes[i]);
     if (cli_given(verb, args, "m")) o->m = v->m;
@@ -90,6 +94,7 @@ static int read_options(const cli_verb *verb, const bench_values *v, const cli_a
     if (cli_given(verb, args, "block")) o->block = v->block;
     if (cli_given(verb, args, "window")) o->window = v->window;
     if (cli_given(verb, args, "dropout")) o->dropout = v->dropout;
+    if (cli_given(verb, args, "layout")) o->layout = strcmp(v->layout, "heads") ? QKV_BENCH_ROWS : QKV_BENCH_HEADS;
     return CLI_GO_ON;
 }
 
@@ -109,7 +114,13 @@ static int open_contexts(const cli_verb *verb, bench_run *run) {
 }
 
 static int wants_table(const bench_run *run) {
-    return run->json != stdout;
+    return !run->values->json || strcmp(run->values->json, "-") != 0;
+}
+
+/* What is printed must be read by somebody. */
+static int printed(int code) {
+    errno = 0;
+    return fflush(stdout) || ferror(stdout) ? cli_output_failed(errno) : code;
 }
 
 static int measure_machine(bench_run *run) {
@@ -121,34 +132,59 @@ static int measure_machine(bench_run *run) {
         }
         if (status != QKV_OK) return cli_fail(run->ctx[i], status);
     }
-    if (wants_table(run)) bench_machine_text(run->machine, run->count);
-    return CLI_GO_ON;
+    if (run->options.dtype == QKV_BENCH_BF16 && !(run->machine[0].bf16_gflops > 0))
+        cli_say("note: bf16 is emulated here (%s), slower than f32, and held against the rate of the emulation", run->machine[0].isa);
+    if (!wants_table(run)) return CLI_GO_ON;
+    bench_machine_text(run->machine, run->count);
+    return printed(CLI_GO_ON);
+}
+
+static void tell_dtype(bench_run *run, const qkv_bench_case *one) {
+    if (one->dtype == run->options.dtype || run->told_f32) return;
+    run->told_f32 = 1;
+    cli_say("note: %s runs in f32 whatever --dtype says, and is held against f32's ceiling%s", one->name,
+            run->all > 1 ? "; so do others that are listed as f32" : "");
+}
+
+/* A case of the list that does not fit the machine. */
+static int leave_out(bench_run *run, const qkv_bench_case *c, int i) {
+    const char *why = qkv_message(run->ctx[i]);
+    qkv_machine m;
+    const int threads = qkv_machine_describe(run->ctx[i], &m) == QKV_OK ? m.threads : 0;
+    json_array_append_new(run->left_out, bench_left_out_json(c, threads, why));
+    if (!wants_table(run)) {
+        cli_say("warning: not measured: %s", why);
+        return CLI_GO_ON;
+    }
+    bench_row_skipped(&run->columns, c, why);
+    return printed(CLI_GO_ON);
 }
 
 /* One case with each number of threads. A case of the list that does not fit the machine is left out; one that was asked for
  * is a failure. */
 static int one_case(bench_run *run, const qkv_bench_case *c) {
     char what[300];
+    int code = CLI_GO_ON;
     bench_describe(c, what, sizeof what);
-    for (int i = 0; i < run->count; i++) {
+    for (int i = 0; i < run->count && code == CLI_GO_ON; i++) {
         cli_progress_items(&run->progress, run->done, run->all, what);
         qkv_bench_case one = *c;
         qkv_status status = qkv_bench_measure(run->ctx[i], &run->options, &one);
         cli_progress_clear(&run->progress);
         if (status == QKV_NO_MEMORY && run->all > 1) {
-            if (wants_table(run))
-                bench_row_skipped(&run->columns, c, qkv_message(run->ctx[i]));
-            else
-                cli_say("warning: not measured: %s", qkv_message(run->ctx[i]));
+            code = leave_out(run, c, i);
             break;
         }
         if (status == QKV_STOPPED) return CLI_SIGNAL + cli_signals_got();
         if (status != QKV_OK) return cli_fail(run->ctx[i], status);
-        if (wants_table(run)) bench_row(&run->columns, &one);
+        tell_dtype(run, &one);
         json_array_append_new(run->cases, bench_case_json(&one));
+        if (!wants_table(run)) continue;
+        bench_row(&run->columns, &one);
+        code = printed(CLI_GO_ON);
     }
     run->done++;
-    return CLI_GO_ON;
+    return code;
 }
 
 /* Sizes that are hopeless here are refused before anything is measured or printed: a case that fits is enough to go on. */
@@ -175,15 +211,14 @@ static int list_cases(const bench_run *run, const qkv_bench_case *cases, int64_t
 
 /* JSON of what there is, also after a signal. */
 static int write_json(bench_run *run, int code) {
-    cli_json_line(run->json, json_pack("{s:o, s:O}", "machine", bench_machine_json(run->machine, run->count), "cases", run->cases),
-                  JSON_INDENT(1));
-    if (run->json == stdout) return code;
-    int failed = ferror(run->json);
-    if (fclose(run->json)) failed = 1;
-    run->json = NULL;
-    if (!failed) return code;
-    cli_say("%s: %s", run->values->json, strerror(errno));
-    return code == CLI_DONE ? CLI_FAILED : code;
+    json_t *all = json_pack("{s:o, s:O, s:O, s:b}", "machine", bench_machine_json(run->machine, run->count), "cases", run->cases,
+                            "left_out", run->left_out, "stopped", code != CLI_DONE);
+    if (wants_table(run)) {
+        const int written = cli_json_file(run->ctx[0], run->values->json, all);
+        return written != CLI_GO_ON && code == CLI_DONE ? written : code;
+    }
+    cli_json_line(stdout, all, JSON_INDENT(1));
+    return code;
 }
 
 static int measure(bench_run *run, const qkv_bench_case *cases, int64_t count) {
@@ -195,11 +230,12 @@ static int measure(bench_run *run, const qkv_bench_case *cases, int64_t count) {
     int code = measure_machine(run);
     if (code != CLI_GO_ON) return code;
     if (wants_table(run) && count > 0) bench_heading(&run->columns);
+    code = printed(code);
     for (int64_t i = 0; i < count && code == CLI_GO_ON; i++)
         code = cli_signals_got() ? CLI_SIGNAL + cli_signals_got() : one_case(run, &cases[i]);
     if (code == CLI_GO_ON) code = CLI_DONE;
-    if (code > CLI_SIGNAL) cli_say("stopped; %s of %s are done", cli_count(run->done).s, cli_of(run->all, "case").s);
-    return run->json && (code == CLI_DONE || code > CLI_SIGNAL) ? write_json(run, code) : code;
+    if (cli_signals_got()) cli_say("stopped; %s of %s are done", cli_count(run->done).s, cli_of(run->all, "case").s);
+    return run->values->json && (code == CLI_DONE || code > CLI_SIGNAL) ? write_json(run, code) : code;
 }
 
 static int bench(const cli_verb *verb, bench_run *run) {
@@ -211,16 +247,11 @@ static int bench(const cli_verb *verb, bench_run *run) {
         qkv_status status = qkv_bench_list(run->ctx[0], &run->options, &cases, &count);
         if (status != QKV_OK) return cli_wrong_use(verb, "%s", qkv_message(run->ctx[0]));
     }
-    if (run->values->list) {
+    if (run->values->list)
         code = list_cases(run, cases, count);
-    } else if ((code = any_fits(run, cases, count)) != CLI_GO_ON) {
-        /* said */
-    } else if (run->values->json && !(run->json = strcmp(run->values->json, "-") ? fopen(run->values->json, "w") : stdout)) {
-        cli_say("%s: %s", run->values->json, strerror(errno));
-        code = CLI_FAILED;
-    } else {
-        code = measure(run, cases, count);
-    }
+    else if ((code = any_fits(run, cases, count)) == CLI_GO_ON && run->values->json && wants_table(run))
+        code = cli_check_place(run->values->json, "JSON"); /* not after ten minutes */
+    if (code == CLI_GO_ON) code = measure(run, cases, count);
     qkv_release(run->ctx[0], cases);
     return code;
 }
@@ -234,11 +265,12 @@ static int run_bench(const cli_verb *verb, int argc, char **argv) {
     memset(&run, 0, sizeof run);
     run.values = &values;
     run.cases = json_array();
+    run.left_out = json_array();
     code = read_options(verb, &values, &args, &run.options);
     if (code == CLI_GO_ON) code = bench(verb, &run);
     for (int i = 0; i < 2; i++) qkv_ctx_free(run.ctx[i]);
-    if (run.json && run.json != stdout) fclose(run.json);
     json_decref(run.cases);
+    json_decref(run.left_out);
     cli_args_free(&args);
     return code;
 }
@@ -249,17 +281,14 @@ const cli_verb cli_bench = {
     .summary = "how fast it runs here, beside what the machine could do",
     .about =
         "Measures the machine's ceilings (multiply-adds from registers alone, bytes from memory and from each cache) and then the "
-        "pieces of the library: gemm, attention, pointwise, layer, recurrence, train, predict; one of their cases, like attention.forward; all "
-        "of "
-        "them (all, or options and no cases; about ten minutes); or peak, the ceilings alone.\n\n"
-        "Rate counts useful operations only: pairs that see each other, 1 multiply-add = 2. Floor is the time that no program "
-        "could beat: "
-        "the larger of the operations at the ceiling of arithmetic and the bytes, each once, at the ceiling of memory or of the "
-        "cache that "
-        "holds them. Share is floor / time, with ceilings measured right before and after each repeat.\n\n"
+        "pieces of the library: gemm, attention, pointwise, layer, recurrence, train, predict; one of their cases, like "
+        "attention.forward; all of them (all, or options and no cases; about ten minutes); or peak, the ceilings alone.\n\n"
+        "Rate counts useful operations only: pairs that see each other, 1 multiply-add = 2. Floor is the least time by what the "
+        "machine does: the larger of the operations at the ceiling of arithmetic, in the type that the case ran in, and the bytes, "
+        "each once, at the ceiling of memory or of the cache that holds them; of attention.decode a loop that only reads its keys "
+        "and values. Share is floor / time, with ceilings measured right before and after each repeat.\n\n"
         "A size measures the cases once, with that size, instead of with their own lists. Ctrl-C ends after the repeat at hand "
-        "with what "
-        "is done (exit 130).",
+        "with what is done (exit 130); so does a reader of the table that goes away (exit 141).",
     .examples = "bench --quick\n"
                 "bench attention --n 4096 --dim 64 --threads 2\n"
                 "bench attention --n 16384 --dim 64 --window 64,64 --global-first 1 --global-every 512\n"

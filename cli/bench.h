@@ -21,5 +21,6 @@ void bench_describe(const qkv_bench_case *c, char *text, size_t size);
 
 json_t *bench_machine_json(const qkv_machine *machines, int count);
 json_t *bench_case_json(const qkv_bench_case *c);
+json_t *bench_left_out_json(const qkv_bench_case *c, int threads, const char *why);
 
 #endif

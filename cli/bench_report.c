@@ -50,7 +50,8 @@ static void shape(const qkv_bench_case *c, char *text, size_t size) {
     if (used < size && (c->window.left >= 0 || c->window.right >= 0))
         used +=
             (size_t)snprintf(text + used, size - used, " window %lld,%lld", (long long)c->window.left, (long long)c->window.right);
-    if (used < size && c->dropout > 0) snprintf(text + used, size - used, " dropout %g", c->dropout);
+    if (used < size && c->dropout > 0) used += (size_t)snprintf(text + used, size - used, " dropout %g", c->dropout);
+    if (used < size && c->layout == QKV_BENCH_HEADS) snprintf(text + used, size - used, " layout heads");
 }
 
 static void title(const qkv_bench_case *c, char *text, size_t size) {
@@ -85,10 +86,13 @@ static cli_text rate(double x) {
     return t;
 }
 
+static const char *dtype(const qkv_bench_case *c) {
+    return c->dtype == QKV_BENCH_BF16 ? "bf16" : "f32";
+}
+
 void bench_heading(const bench_columns *w) {
-    printf("%-*s  %-*s  %7s %10s %-8s %7s %9s %9s %9s %9s\n", w->name, "case", w->shape, "shape", "threads", "rate", "", "share",
-           "floor", "min", "median", "max");
-    fflush(stdout);
+    printf("%-*s  %-*s  %7s %5s %10s %-8s %7s %9s %9s %9s %9s\n", w->name, "case", w->shape, "shape", "threads", "dtype", "rate",
+           "", "share", "floor", "min", "median", "max");
 }
 
 bench_columns bench_widths(const qkv_bench_case *cases, int64_t count) {
@@ -112,19 +116,17 @@ static void start_of_row(const bench_columns *w, const qkv_bench_case *c) {
 
 void bench_row(const bench_columns *w, const qkv_bench_case *c) {
     start_of_row(w, c);
-    printf("%7d %10s %-8s %5.1f %% %9s %9s %9s %9s", c->threads, rate(c->by_bytes ? c->gbs : c->gflops).s,
+    printf("%7d %5s %10s %-8s %5.1f %% %9s %9s %9s %9s", c->threads, dtype(c), rate(c->by_bytes ? c->gbs : c->gflops).s,
            c->by_bytes ? "GB/s" : "GFLOP/s", 100 * c->share, seconds(c->floor_s).s, seconds(c->min_s).s, seconds(c->median_s).s,
            seconds(c->max_s).s);
     if (!strncmp(c->name, "train.", 6)) printf("  %s tokens/s", cli_count((int64_t)(c->items / c->median_s)).s);
     if (!strncmp(c->name, "predict.", 8)) printf("  %s texts/s", cli_count((int64_t)(c->items / c->median_s)).s);
     putchar('\n');
-    fflush(stdout);
 }
 
 void bench_row_skipped(const bench_columns *w, const qkv_bench_case *c, const char *why) {
     start_of_row(w, c);
     printf("%7s not measured: %s\n", "", why);
-    fflush(stdout);
 }
 
 /* ---- the machine ---- */
@@ -186,7 +188,6 @@ void bench_machine_text(const qkv_machine *m, int count) {
     }
     bandwidth_rows("memory", m, count, offsetof(qkv_machine, memory));
     putchar('\n');
-    fflush(stdout);
 }
 
 /* ---- JSON ---- */
@@ -214,7 +215,8 @@ json_t *bench_machine_json(const qkv_machine *m, int count) {
                      m->build, "ceilings", ceilings);
 }
 
-json_t *bench_case_json(const qkv_bench_case *c) {
+/* What it is. */
+static json_t *identity(const qkv_bench_case *c) {
     json_t *o = json_pack("{s:s, s:s}", "case", c->name, "variant", c->variant);
     for (int i = 0; i < FIELDS; i++) {
         int64_t x = size_of(c, i);
@@ -223,9 +225,23 @@ json_t *bench_case_json(const qkv_bench_case *c) {
     if (c->window.left >= 0 || c->window.right >= 0)
         json_object_set_new(o, "window", json_pack("[I, I]", (json_int_t)c->window.left, (json_int_t)c->window.right));
     if (c->dropout > 0) json_object_set_new(o, "dropout", json_real(c->dropout));
+    if (!strcmp(c->name, "attention.decode"))
+        json_object_set_new(o, "layout", json_string(c->layout == QKV_BENCH_HEADS ? "heads" : "rows"));
+    return o;
+}
+
+json_t *bench_left_out_json(const qkv_bench_case *c, int threads, const char *why) {
+    json_t *o = identity(c);
+    json_object_set_new(o, "threads", json_integer(threads));
+    json_object_set_new(o, "why", cli_json_text(why, (int64_t)strlen(why)));
+    return o;
+}
+
+json_t *bench_case_json(const qkv_bench_case *c) {
+    json_t *o = identity(c);
     json_t *results =
         json_pack("{s:i, s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:I}", "threads",
-                  c->threads, "dtype", c->dtype == QKV_BENCH_BF16 ? "bf16" : "f32", "gflops", cli_json_real(c->gflops), "gbs",
+                  c->threads, "dtype", dtype(c), "gflops", cli_json_real(c->gflops), "gbs",
                   cli_json_real(c->gbs), "share", cli_json_real(c->share), "bound", c->by_bytes ? "bytes" : "arithmetic", "min_s",
                   cli_json_real(c->min_s), "median_s", cli_json_real(c->median_s), "max_s", cli_json_real(c->max_s), "floor_s",
                   cli_json_real(c->floor_s), "flops", cli_json_real(c->flops), "bytes", cli_json_real(c->bytes), "ceiling_gflops",

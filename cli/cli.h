@@ -226,6 +226,7 @@ json_t *cli_json_real(double x);                           /* null where JSON ha
 json_t *cli_json_float(float x);                           /* reads back to the same float */
 char *cli_json_print(json_t *value, size_t flags);         /* as text, to be freed; drops the reference */
 void cli_json_line(FILE *to, json_t *value, size_t flags); /* writes a line, drops the reference */
+int cli_json_file(qkv_ctx *ctx, const char *path, json_t *value); /* there whole or not at all; drops the reference */
 
 /* ---- matrices (matrix.c, npy.c) ---- */
 

@@ -90,21 +90,6 @@ static void choose_cells(compare_run *run) {
 
 /* ---- results ---- */
 
-/* The file is there whole or not at all. */
-static int write_json(qkv_ctx *ctx, const char *path, const qkv_compare_result *result) {
-    char *text = cli_json_print(compare_json(result), JSON_INDENT(1));
-    qkv_output *output = NULL;
-    qkv_status status = qkv_output_open(ctx, path, &output);
-    if (status == QKV_OK) status = qkv_output_write(output, text, (int64_t)strlen(text));
-    if (status == QKV_OK) status = qkv_output_write(output, "\n", 1);
-    if (status == QKV_OK)
-        status = qkv_output_commit(output);
-    else
-        qkv_output_discard(output);
-    free(text);
-    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
-}
-
 static int write_results(qkv_ctx *ctx, const compare_run *run, const qkv_compare_result *result) {
     const compare_values *v = run->values;
     const int json_alone = v->json && !strcmp(v->json, "-");
@@ -115,7 +100,7 @@ static int write_results(qkv_ctx *ctx, const compare_run *run, const qkv_compare
     else
         compare_print(stdout, result);
     if (fflush(stdout) || ferror(stdout)) code = cli_output_failed(errno);
-    if (v->json && !json_alone && write_json(ctx, v->json, result) != CLI_GO_ON) code = CLI_FAILED;
+    if (v->json && !json_alone && cli_json_file(ctx, v->json, compare_json(result)) != CLI_GO_ON) code = CLI_FAILED;
     if (v->html) {
         qkv_status status = qkv_compare_write_page(ctx, result, v->html);
         if (status != QKV_OK) code = cli_fail(ctx, status);

@@ -37,6 +37,20 @@ char *cli_json_print(json_t *value, size_t flags) {
     return text;
 }
 
+int cli_json_file(qkv_ctx *ctx, const char *path, json_t *value) {
+    char *text = cli_json_print(value, JSON_INDENT(1));
+    qkv_output *output = NULL;
+    qkv_status status = qkv_output_open(ctx, path, &output);
+    if (status == QKV_OK) status = qkv_output_write(output, text, (int64_t)strlen(text));
+    if (status == QKV_OK) status = qkv_output_write(output, "\n", 1);
+    if (status == QKV_OK)
+        status = qkv_output_commit(output);
+    else
+        qkv_output_discard(output);
+    free(text);
+    return status == QKV_OK ? CLI_GO_ON : cli_fail(ctx, status);
+}
+
 void cli_json_line(FILE *to, json_t *value, size_t flags) {
     char *text = cli_json_print(value, flags);
     fputs(text, to);

@@ -22,6 +22,7 @@ void cli_progress_init(cli_progress *p, double peak, double epochs) {
     memset(p, 0, sizeof *p);
     p->terminal = cli_is_terminal(stderr);
     p->peak = peak;
+    p->peak_name = "peak";
     p->epochs = epochs;
 }
 
@@ -82,7 +83,7 @@ static int fields(const cli_progress *p, const qkv_train_step *s, double now, in
         n = append(text, n, space, "%s tok/s", cli_count((int64_t)rate).s);
     }
     if (p->peak > 0 && p->seconds > 0 && brief < 2)
-        n = append(text, n, space, brief ? "%.0f %% peak" : "%.0f %% of peak", 100 * p->flops / p->seconds / p->peak);
+        n = append(text, n, space, brief ? "%.0f %% %s" : "%.0f %% of %s", 100 * p->flops / p->seconds / p->peak, p->peak_name);
     if (p->skipped) n = append(text, n, space, "%s skipped", cli_count(p->skipped).s);
     return append(text, n, space, "%s left", cli_duration(seconds_left(p, s, now)).s);
 }

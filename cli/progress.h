@@ -6,7 +6,8 @@
 
 struct cli_progress {
     int terminal;
-    double peak;   /* FMA peak, floating-point operations a second; 0: not known */
+    double peak;   /* floating-point operations a second; 0: not known */
+    const char *peak_name;
     double epochs; /* of the whole training, 0: not known */
     const char *what; /* in front of each line; NULL: nothing */
 
@@ -22,7 +23,7 @@ struct cli_progress {
 void cli_progress_init(cli_progress *p, double peak, double epochs);
 void cli_progress_step(cli_progress *p, const qkv_train_step *s);
 void cli_progress_clear(cli_progress *p);              /* takes the bar away, so that a line can be printed */
-double cli_progress_share(const cli_progress *p);      /* of the FMA peak, over all steps; NaN if not known */
+double cli_progress_share(const cli_progress *p);      /* of the peak, over all steps; NaN if not known */
 void cli_progress_rows(cli_progress *p, int64_t rows); /* for a pass over data: rows done */
 
 /* For a list of things: how many are done, and what is being done. */

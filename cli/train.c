@@ -106,12 +106,26 @@ static int set_options(const cli_verb *verb, qkv_ctx *ctx, const train_values *v
 
 /* What else runs can only lower a peak: of all looks the highest is the machine's. */
 static void look_at_peak(qkv_ctx *ctx, train_run *run) {
-    const double before = run->machine.fma_gflops;
+    const double before = run->machine.fma_gflops, bf16_before = run->machine.bf16_gflops;
     qkv_machine m;
     if (qkv_machine_measure(ctx, 0.1, 0, &m) != QKV_OK) return;
     run->machine = m;
     if (before > m.fma_gflops) run->machine.fma_gflops = before;
-    run->progress.peak = 1e9 * run->machine.fma_gflops;
+    if (bf16_before > m.bf16_gflops) run->machine.bf16_gflops = bf16_before;
+    run->progress.peak = 1e9 * train_peak(run);
+}
+
+/* Where bf16 is emulated, its operations are f32's. */
+static int in_bf16(const train_run *run) {
+    return run->options->dtype == QKV_COMPUTE_BF16 && run->machine.bf16_gflops > 0;
+}
+
+double train_peak(const train_run *run) {
+    return in_bf16(run) ? run->machine.bf16_gflops : run->machine.fma_gflops;
+}
+
+const char *train_peak_name(const train_run *run) {
+    return in_bf16(run) ? "bf16 peak" : "FMA peak";
 }
 
 /* At a training's end, before its share of the peak is told. The context that trains must not be used in an event. */
@@ -127,7 +141,8 @@ static void begin_phase(train_run *run, qkv_train_phase phase, double epochs) {
     run->phase = phase;
     run->step = 0;
     const double shown = run->part ? run->progress.shown : 0;
-    cli_progress_init(&run->progress, 1e9 * run->machine.fma_gflops, epochs);
+    cli_progress_init(&run->progress, 1e9 * train_peak(run), epochs);
+    if (in_bf16(run)) run->progress.peak_name = train_peak_name(run);
     run->progress.shown = shown;
     if (phase == QKV_PHASE_PRETRAIN) run->progress.what = "pretraining, ";
     if (run->part) run->progress.what = run->part_what;

@@ -48,6 +48,8 @@ void train_on_event(void *user, const qkv_train_event *event); /* user: the trai
 /* The next training is one of many; of 0: not known of how many. */
 void train_part(train_run *run, const char *part, int64_t number, int64_t of);
 const char *train_signal_name(int number);
+double train_peak(const train_run *run); /* GFLOP/s of the machine in the type that is trained with */
+const char *train_peak_name(const train_run *run);
 int train_save(qkv_ctx *ctx, qkv_model *model, train_run *run);
 
 /* Cross-validation. CLI_GO_ON: it is done. */

@@ -142,8 +142,8 @@ static void report_plan(const train_run *run, const qkv_train_plan *p) {
     fprintf(stderr, "%s, %s an epoch; %s each (a multiply-add counts as 2)\n", cli_count(p->steps).s,
             cli_count(p->batches_per_epoch).s, cli_si(p->flops_per_step, "FLOP").s);
     row("machine");
-    fprintf(stderr, "%s, %d thread%s, FMA peak %s\n", run->machine.isa, run->machine.threads, run->machine.threads == 1 ? "" : "s",
-            cli_si(1e9 * run->machine.fma_gflops, "FLOP/s").s);
+    fprintf(stderr, "%s, %d thread%s, %s %s\n", run->machine.isa, run->machine.threads, run->machine.threads == 1 ? "" : "s",
+            train_peak_name(run), cli_si(1e9 * train_peak(run), "FLOP/s").s);
     fputc('\n', stderr);
 }
 
@@ -166,7 +166,7 @@ static void report_pretrain_end(const train_run *run, const qkv_train_end *e) {
     fprintf(stderr, "%s in %s, %s tokens/s", cli_of(e->steps, "step").s, cli_duration(e->seconds).s,
             cli_count((int64_t)e->tokens_per_second).s);
     double peak = cli_progress_share(&run->progress);
-    if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
+    if (isfinite(peak)) fprintf(stderr, ", %.0f %% of %s", 100 * peak, train_peak_name(run));
     if (!isnan(e->loss))
         fprintf(stderr, "; kept step %s: dev loss %s, perplexity %s", cli_count(e->best_step).s, cli_loss(e->loss).s,
                 cli_short(exp(e->loss)).s);
@@ -276,7 +276,7 @@ void train_report_end(const train_run *run, const qkv_model *trained, double fil
         fprintf(stderr, "%s in %s, %s tokens/s", cli_of(e->steps, "step").s, cli_duration(e->seconds).s,
                 cli_count((int64_t)e->tokens_per_second).s);
         double peak = cli_progress_share(&run->progress);
-        if (isfinite(peak)) fprintf(stderr, ", %.0f %% of FMA peak", 100 * peak);
+        if (isfinite(peak)) fprintf(stderr, ", %.0f %% of %s", 100 * peak, train_peak_name(run));
         fputc('\n', stderr);
         if (e->out_of_patience) {
             row("ended");

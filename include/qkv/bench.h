@@ -3,9 +3,9 @@
  * A case is one piece of work of a fixed shape: a product of matrices, an attention, a training step. It is run over and over;
  * right before and after each repeat the machine's ceilings are measured anew, with the same threads, because clocks drift and
  * machines are shared. The floor of a case is the time below which it cannot go: the larger of its useful operations at the
- * ceiling of arithmetic and its bytes, each operand once, at the ceiling of memory (or of the cache that holds them). Its share
- * is the median over the repeats of floor / time. Nothing but the time depends on the measuring: the work is that of the
- * library. */
+ * ceiling of arithmetic and its bytes, each operand once, at the ceiling of memory (or of the cache that holds them); of
+ * attention.decode a loop that only reads its keys and values. Its share is the median over the repeats of floor / time.
+ * Nothing but the time depends on the measuring: the work is that of the library. */
 #ifndef QKV_BENCH_H
 #define QKV_BENCH_H
 
@@ -17,6 +17,10 @@ extern "C" {
 #endif
 
 typedef enum qkv_bench_dtype { QKV_BENCH_F32, QKV_BENCH_BF16 } qkv_bench_dtype;
+
+/* How keys and values lie for attention.decode: row by row, all heads of a row side by side; or head by head, all rows of a head
+ * one after another. */
+typedef enum qkv_bench_layout { QKV_BENCH_ROWS, QKV_BENCH_HEADS } qkv_bench_layout;
 
 /* What to measure. Set by qkv_bench_init; a number that is -1 is left to each case. Where a size is given, the cases named by
  * `what` are measured once, with it, instead of with their lists of sizes. Limits: m, n, k and batch up to 2^24, the others up
@@ -36,6 +40,7 @@ typedef struct qkv_bench_options {
     int64_t global_first, global_every, random_blocks, block; /* attention, beside a window: as in qkv_attention */
     qkv_span window;                                          /* neighbours left and right; left -2: as the case has it */
     double dropout;
+    int layout; /* attention.decode: a qkv_bench_layout */
 } qkv_bench_options;
 
 QKV_API void qkv_bench_init(qkv_bench_options *options); /* everything, f32 */
@@ -51,10 +56,11 @@ typedef struct qkv_bench_case {
     int64_t shortest, tokens; /* ragged: lengths from `shortest` to n, `tokens` rows in all */
     qkv_span window;          /* -1, -1: everything */
     double dropout;
+    qkv_bench_layout layout;
 
     /* filled by qkv_bench_measure */
     int threads;
-    qkv_bench_dtype dtype;
+    qkv_bench_dtype dtype;  /* it ran in: QKV_BENCH_F32 also where bf16 was asked for and the case has no such form */
     int64_t memory;         /* bytes that it took */
     double flops;           /* useful operations of one pass: products and attention, visible pairs only; where a case has
                              * neither, all of its arithmetic. 1 multiply-add = 2 */

@@ -22,7 +22,8 @@ void qkv_bench_init(qkv_bench_options *o) {
                              .random_blocks = -1,
                              .block = -1,
                              .window = {-2, -1},
-                             .dropout = -1};
+                             .dropout = -1,
+                             .layout = -1};
 }
 
 static qkv_status check(qkv_ctx *ctx, const qkv_bench_options *o, const char *call) {

@@ -101,10 +101,14 @@ static qkv_status describe(qkv_bench_job *job, attend *a) {
                                      .random_blocks = c->random_blocks,
                                      .block = c->block,
                                      .dilation = is(c, "dilated") ? 2 : 0};
-    if (is(c, "bias")) return biases(job, a, strcmp(c->name, "attention.backward") == 0);
-    if (is(c, "shaw")) return vectors(job, a, strcmp(c->name, "attention.backward") == 0);
-    if (is(c, "rope")) return rotations(job, a);
-    return is(c, "alibi") ? slopes(job, a) : QKV_OK;
+    qkv_status status = QKV_OK;
+    if (is(c, "bias")) status = biases(job, a, strcmp(c->name, "attention.backward") == 0);
+    if (is(c, "shaw")) status = vectors(job, a, strcmp(c->name, "attention.backward") == 0);
+    if (is(c, "rope")) status = rotations(job, a);
+    if (is(c, "alibi")) status = slopes(job, a);
+    if (strcmp(c->name, "attention.decode") == 0) a->shape.q_offset = NULL;
+    job->x.bf16 = qkv_attend_takes_bf16(&job->x, &a->shape);
+    return status;
 }
 
 /* The three column ranges of a fused matrix of `rows` rows. */
@@ -183,17 +187,28 @@ static qkv_status backward(qkv_bench_job *job) {
     return qkv_attend_backward(&job->x, &a->shape, a->q, a->k, a->v, a->o, a->lse, a->d_o, a->dq, a->dk, a->dv);
 }
 
+/* Keys and values of `rows` rows: of all heads side by side, or all rows of a head one after another. */
+static qkv_status cache(qkv_bench_job *job, attend *a, int64_t rows) {
+    const int64_t d = a->shape.dim, dv = a->shape.value_dim, keys = a->shape.kv_heads * d, values = a->shape.kv_heads * dv;
+    qkv_mat kv;
+    QKV_TRY(qkv_bench_mat(job, rows, keys + values, QKV_BENCH_RANDOM, &kv));
+    job->own = kv.p;
+    job->own_count = rows * (keys + values);
+    a->k = qkv_heads_of(qkv_mat_cols(kv, 0, keys), d);
+    a->v = qkv_heads_of(qkv_mat_cols(kv, keys, values), dv);
+    if (job->c->layout != QKV_BENCH_HEADS) return QKV_OK;
+    a->k = (qkv_heads){kv.p, d, rows * d};
+    a->v = (qkv_heads){kv.p ? kv.p + rows * keys : NULL, dv, rows * dv};
+    return QKV_OK;
+}
+
 /* One query a sequence against the keys and values of n rows before it. */
 static qkv_status make_decode(qkv_bench_job *job) {
     attend *a = job->self;
     QKV_TRY(describe(job, a));
-    a->shape.q_offset = NULL;
-    int64_t rows = a->batch.offset[a->batch.n_seq], keys = a->shape.kv_heads * a->shape.dim,
-            values = a->shape.kv_heads * a->shape.value_dim;
-    qkv_mat q, kv;
-    QKV_TRY(qkv_bench_mat(job, rows, keys + values, QKV_BENCH_RANDOM, &kv));
-    a->k = qkv_heads_of(qkv_mat_cols(kv, 0, keys), a->shape.dim);
-    a->v = qkv_heads_of(qkv_mat_cols(kv, keys, values), a->shape.value_dim);
+    int64_t rows = a->batch.offset[a->batch.n_seq];
+    qkv_mat q;
+    QKV_TRY(cache(job, a, rows));
     QKV_TRY(qkv_bench_mat(job, a->batch.n_seq, a->shape.heads * a->shape.dim, QKV_BENCH_RANDOM, &q));
     a->q = qkv_heads_of(q, a->shape.dim);
     QKV_TRY(one(job, a, a->batch.n_seq, QKV_BENCH_ZERO, &a->o));

@@ -10,7 +10,7 @@
 enum { MOST_THREADS = 1024, LINE = 16 /* reals */ };
 /* Long enough to be timed, short beside a time slice, so that some rounds run undisturbed on a busy machine. */
 static const double ROUND = 0.0004;
-enum { ROUNDS = 3 };
+enum { ROUNDS = 3, ROUNDS_A_WAY = 2 };
 
 struct qkv_ceilings {
     qkv_ctx *ctx;
@@ -23,8 +23,10 @@ struct qkv_ceilings {
     /* bytes */
     int64_t room; /* reals in each buffer */
     real *from, *to;
+    const real *source; /* what is read: `from`, or somebody's own */
     qkv_stream kind;
-    int64_t part, times, tuned_bytes; /* reals a thread; passes over them; the working set `times` was found for */
+    int way;
+    int64_t part, times, tuned_part; /* reals a thread; passes over them; what `times` was found for */
     qkv_stream tuned_kind;
     /* each part of a round */
     double begin[MOST_THREADS], end[MOST_THREADS];
@@ -135,30 +137,37 @@ double qkv_ceiling_flops(qkv_ceilings *c, qkv_bench_dtype dtype, int threads) {
 
 /* ---- bytes ---- */
 
-/* Four streams at once draw more from memory than one: a page of each in turn. */
-static void update(const qkv_ceilings *c, real *p) {
+static void update_range(const qkv_ceilings *c, int64_t n, real *p) {
+    if (n > 0) c->kernels->axpby(1, n, (real)1.0000001, p, n, 0, p, n);
+}
+
+/* Four streams, a page of each in turn: they may draw more from memory than one. */
+static void update_pages(const qkv_ceilings *c, real *p) {
     enum { PAGE = 1024 };
-    const real almost_one = (real)1.0000001;
     const int64_t quarter = c->part / 4 / PAGE * PAGE;
     for (int64_t i = 0; i < quarter; i += PAGE)
-        for (int k = 0; k < 4; k++) c->kernels->axpby(1, PAGE, almost_one, p + k * quarter + i, PAGE, 0, p + k * quarter + i, PAGE);
-    const int64_t rest = c->part - 4 * quarter;
-    if (rest > 0) c->kernels->axpby(1, rest, almost_one, p + 4 * quarter, rest, 0, p + 4 * quarter, rest);
+        for (int k = 0; k < 4; k++) update_range(c, PAGE, p + k * quarter + i);
+    update_range(c, c->part - 4 * quarter, p + 4 * quarter);
+}
+
+static void pass(const qkv_ceilings *c, int64_t at, double *sum) {
+    if (c->kind == QKV_STREAM_READ)
+        *sum += c->kernels->read_sum(c->part, c->source + at, (qkv_read_way)c->way);
+    else if (c->kind == QKV_STREAM_COPY && c->way == 0)
+        memcpy(c->to + at, c->from + at, (size_t)c->part * sizeof(real));
+    else if (c->kind == QKV_STREAM_COPY)
+        c->kernels->copy_around(c->part, c->from + at, c->to + at);
+    else if (c->way == 0)
+        update_range(c, c->part, c->from + at);
+    else
+        update_pages(c, c->from + at);
 }
 
 static void stream_part(void *arg, int64_t part, int thread) {
     qkv_ceilings *c = arg;
-    real *from = c->from + part * c->part, *to = c->to + part * c->part;
     double sum = 0;
     c->begin[part] = qkv_now();
-    for (int64_t i = 0; i < c->times; i++) {
-        if (c->kind == QKV_STREAM_READ)
-            sum += c->kernels->read_sum(c->part, from);
-        else if (c->kind == QKV_STREAM_COPY)
-            memcpy(to, from, (size_t)c->part * sizeof(real));
-        else
-            update(c, from);
-    }
+    for (int64_t i = 0; i < c->times; i++) pass(c, part * c->part, &sum);
     c->end[part] = qkv_now();
     c->thread[part] = thread;
     c->sinks[part * LINE] = (real)sum;
@@ -178,24 +187,39 @@ static double stream_round(qkv_ceilings *c, double *seconds) {
     return *seconds > 0 ? moved / *seconds : 0;
 }
 
-double qkv_ceiling_bytes(qkv_ceilings *c, qkv_stream kind, int64_t bytes) {
-    int64_t lines = bytes / (int64_t)sizeof(real) / LINE / c->threads;
-    c->part = (lines > 0 ? lines : 1) * LINE;
-    if (c->part > c->room / c->threads / LINE * LINE) c->part = c->room / c->threads / LINE * LINE;
-    if (c->part <= 0) return 0;
-    c->kind = kind;
+/* The best of some rounds of each way. */
+static double stream(qkv_ceilings *c, qkv_stream kind, int64_t part) {
+    const int ways = kind == QKV_STREAM_READ ? QKV_READ_WAYS : 2;
     double seconds, best = 0;
-    if (c->tuned_bytes != bytes || c->tuned_kind != kind) {
+    c->kind = kind;
+    c->part = part;
+    c->way = 0;
+    if (c->tuned_part != part || c->tuned_kind != kind) {
         for (c->times = 1; c->times < INT64_C(1) << 40; c->times *= 2) {
             (void)stream_round(c, &seconds);
             if (seconds > ROUND) break;
         }
-        c->tuned_bytes = bytes;
+        c->tuned_part = part;
         c->tuned_kind = kind;
     }
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS_A_WAY * ways; i++) {
+        c->way = i % ways;
         double rate = stream_round(c, &seconds);
         if (rate > best) best = rate;
     }
     return best;
+}
+
+double qkv_ceiling_bytes(qkv_ceilings *c, qkv_stream kind, int64_t bytes) {
+    int64_t lines = bytes / (int64_t)sizeof(real) / LINE / c->threads, most = c->room / c->threads / LINE;
+    int64_t part = (lines > most ? most : lines > 0 ? lines : 1) * LINE;
+    if (part <= 0 || part > c->room) return 0; /* nothing was opened */
+    c->source = c->from;
+    return stream(c, kind, part);
+}
+
+double qkv_ceiling_reading(qkv_ceilings *c, const real *from, int64_t count) {
+    const int64_t part = count / c->threads;
+    c->source = from;
+    return part > 0 ? stream(c, QKV_STREAM_READ, part < LINE ? part : part / LINE * LINE) : 0;
 }

@@ -8,9 +8,11 @@
 #include "base/real.h"
 #include "qkv/bench.h"
 
-/* How bytes are moved: read; copied from one buffer to another (by the C library); read, changed and written back in place.
- * Where a buffer is written without having been read, most processors read it first, so a copy moves more than it counts. What
- * writes to another buffer than it reads is held against a copy, what changes a buffer against the rate in place. */
+/* How bytes are moved: read; copied from one buffer to another; read, changed and written back in place. Each by the fastest of a
+ * few ways: read in order, in four streams, in two by pages; copied by the C library, or in four streams that are stored past the
+ * caches; updated in order, or in four streams by pages. Where a buffer is written without having been read, most processors read
+ * it first, so a copy that does not go past the caches moves more than it counts. What writes to another buffer than it reads is
+ * held against a copy, what changes a buffer against the rate in place. */
 typedef enum qkv_stream { QKV_STREAM_READ, QKV_STREAM_COPY, QKV_STREAM_UPDATE } qkv_stream;
 
 typedef struct qkv_ceilings qkv_ceilings;
@@ -24,6 +26,8 @@ double qkv_ceiling_flops(qkv_ceilings *c, qkv_bench_dtype dtype, int threads);
 /* Bytes a second over a working set of `bytes` that the threads share, cut to what was opened. Bytes read and bytes written
  * both count. */
 double qkv_ceiling_bytes(qkv_ceilings *c, qkv_stream kind, int64_t bytes);
+/* Bytes a second of a loop that reads `count` reals of somebody's own, a part a thread. */
+double qkv_ceiling_reading(qkv_ceilings *c, const real *from, int64_t count);
 
 /* False where this build and machine have no arithmetic in this type; *why is half a sentence then. */
 bool qkv_bench_has(const qkv_ctx *ctx, qkv_bench_dtype dtype, const char **why);

@@ -31,6 +31,26 @@ static qkv_status nt_pass(qkv_bench_job *job) {
     return qkv_linear_forward(&job->x, p->linear, p->in, p->out);
 }
 
+/* nn: the gradient of an input, din[m,n] = dout[m,k] W, W [k,n]. Packed in the first pass, which is not timed. */
+static qkv_status nn_make(qkv_bench_job *job) {
+    product *p = job->self;
+    const qkv_bench_case *c = job->c;
+    p->linear.bias = -1;
+    qkv_param_kind kind = {.std = 0.05, .matrix = true};
+    QKV_TRY(qkv_reg_add(&job->reg, "", "weight", c->k, c->n, kind, &p->linear.weight));
+    QKV_TRY(qkv_bench_weights(job, false));
+    QKV_TRY(qkv_bench_mat(job, c->m, c->k, QKV_BENCH_RANDOM, &p->out));
+    QKV_TRY(qkv_bench_mat(job, c->m, c->n, QKV_BENCH_ZERO, &p->din));
+    job->written = (double)c->m * (double)c->n * sizeof(real);
+    return QKV_OK;
+}
+
+static qkv_status nn_pass(qkv_bench_job *job) {
+    product *p = job->self;
+    if (!p->linear.ready) QKV_TRY(qkv_linear_ready(&job->x, &p->linear, true));
+    return qkv_linear_backward_input(&job->x, p->linear, p->out, p->din);
+}
+
 /* tn: W [m,n] += dout' in, dout [k,m], in [k,n]: the gradient of a weight, packing included. backward: that, and the gradient of
  * the input, din [k,n] = dout W. */
 static qkv_status tn_make(qkv_bench_job *job) {
@@ -65,6 +85,7 @@ static qkv_status backward_pass(qkv_bench_job *job) {
 }
 
 static const qkv_bench_kind NT = {"gemm.nt", sizeof(product), nt_make, nt_pass, NULL, NULL};
+static const qkv_bench_kind NN = {"gemm.nn", sizeof(product), nn_make, nn_pass, NULL, NULL};
 static const qkv_bench_kind TN = {"gemm.tn", sizeof(product), tn_make, tn_pass, NULL, NULL};
 static const qkv_bench_kind BACKWARD = {"gemm.backward", sizeof(product), backward_make, backward_pass, NULL, NULL};
-const qkv_bench_kind *const qkv_bench_gemm_kinds[] = {&NT, &TN, &BACKWARD, NULL};
+const qkv_bench_kind *const qkv_bench_gemm_kinds[] = {&NT, &NN, &TN, &BACKWARD, NULL};

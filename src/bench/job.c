@@ -144,10 +144,11 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* Seconds that the bytes take at the ceilings. What is written goes with as much that is read: at the rate in place, or at that of a
- * copy, which has to fetch, or to write around, a buffer that was not read. */
+/* Seconds that the bytes take at the ceilings. What is written goes with as much that is read: at the rate in place, or at that of
+ * a copy, which has to fetch, or to write around, a buffer that was not read. */
 static double bytes_time(const qkv_bench_sampler *s) {
     if (!s->look_at_bytes) return 0;
+    if (s->own) return (s->read + s->written) / qkv_ceiling_reading(s->ceilings, s->own, s->own_count);
     double read = s->read, written = s->written, time = 0;
     double both = written > 0 ? (read < written ? read + written : 2 * written) : 0;
     if (both > 0) time += both / qkv_ceiling_bytes(s->ceilings, s->in_place ? QKV_STREAM_UPDATE : QKV_STREAM_COPY, s->working_set);
@@ -250,9 +251,15 @@ static void drop(qkv_bench_job *job, const qkv_bench_kind *kind) {
     for (int i = 0; i < job->held; i++) qkv_free(job->ctx, job->blocks[i]);
 }
 
+/* Attention finds out by its shape. In a recurrent layer the steps are f32 whatever the projection is. */
+static bool has_bf16(const char *name) {
+    return strncmp(name, "pointwise.", 10) != 0 && strncmp(name, "recurrence.", 11) != 0;
+}
+
 static qkv_status start(qkv_bench_job *job, const qkv_bench_kind *kind, qkv_ctx *ctx, const qkv_bench_case *c, bool plan) {
     *job = (qkv_bench_job){.ctx = ctx, .c = c, .plan = plan, .reg.ctx = ctx};
     job->x = (qkv_exec){.ctx = ctx, .plan = plan, .reg = &job->reg, .bf16 = c->dtype == QKV_BENCH_BF16, .seed = 1, .step = 1};
+    if (!has_bf16(kind->name)) job->x.bf16 = false;
     QKV_TRY(qkv_bench_array(job, 1, kind->self_size > 0 ? kind->self_size : 1, &job->self));
     return kind->make(job);
 }
@@ -277,13 +284,14 @@ static qkv_status plan(qkv_ctx *ctx, const qkv_bench_kind *kind, qkv_bench_case 
     if (!(one->flops > 0)) one->flops = sum(job.x.tally.flops, 0, QKV_CLASSES);
     one->bytes = sum(job.x.tally.bytes, 0, QKV_CLASSES);
     one->items = job.items;
+    one->dtype = s->dtype = job.x.bf16 ? QKV_BENCH_BF16 : QKV_BENCH_F32;
     s->flops = one->flops;
     s->written = job.written < one->bytes ? job.written : one->bytes;
     s->in_place = job.in_place;
     s->read = one->bytes - s->written;
     s->look_at_bytes = !job.arithmetic && one->flops < FEW_FLOPS * one->bytes;
     double set = job.working_set > 0 ? job.working_set : one->bytes, most = (double)qkv_beyond_caches();
-    s->working_set = s->look_at_bytes ? (int64_t)(set < most ? set : most) : 0;
+    s->working_set = s->look_at_bytes && job.own_count == 0 ? (int64_t)(set < most ? set : most) : 0;
     double memory = job.memory + (double)*arena + 2 * (double)s->working_set;
     one->memory = (int64_t)memory;
     drop(&job, kind);
@@ -316,7 +324,11 @@ static qkv_status run(qkv_bench_job *job, const qkv_bench_kind *kind, qkv_bench_
     QKV_TRY(qkv_arena_create(job->ctx, arena, &job->x.arena));
     QKV_TRY(qkv_ceilings_open(job->ctx, s->working_set, &s->ceilings));
     one->passes = 1;
+    /* What models log as they are made, each anew (that bf16 is emulated), is nothing new to who measures. */
+    void (*const log)(void *, const char *) = job->ctx->log;
+    job->ctx->log = NULL;
     qkv_status status = kind->run ? kind->run(job, s) : repeat(job, kind, s, one);
+    job->ctx->log = log;
     qkv_ceilings_close(s->ceilings);
     return status;
 }
@@ -340,7 +352,7 @@ qkv_status qkv_bench_foresee(qkv_ctx *ctx, const qkv_bench_options *options, qkv
 
 qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_bench_case *one) {
     const qkv_bench_kind *kind;
-    qkv_bench_sampler s = {.dtype = options->dtype, .threads = ctx->threads, .quick = options->quick};
+    qkv_bench_sampler s = {.threads = ctx->threads, .quick = options->quick};
     s.least = options->seconds > 0 ? options->seconds : options->quick ? 0.1 : 0.5;
     s.most = 6 * s.least;
     size_t arena;
@@ -348,6 +360,8 @@ qkv_status qkv_bench_run(qkv_ctx *ctx, const qkv_bench_options *options, qkv_ben
     if (qkv_stop_asked(ctx)) return qkv_fail(ctx, QKV_STOPPED, "stopped on request before %s", one->name);
     qkv_bench_job job;
     qkv_status status = start(&job, kind, ctx, one, false);
+    s.own = job.own;
+    s.own_count = job.own_count;
     if (status == QKV_OK) status = run(&job, kind, &s, one, arena);
     drop(&job, kind);
     if (status == QKV_OK) report(&s, one);

@@ -19,6 +19,8 @@ typedef struct qkv_bench_sampler {
     double flops, read, written; /* of one pass */
     bool look_at_bytes, in_place;
     int64_t working_set;
+    const real *own; /* reals that the case reads: its floor is a loop that reads them; NULL: `working_set` is one's own */
+    int64_t own_count;
     double least, most; /* seconds to spend: at least; at most, unless that were fewer than three repeats */
     bool quick;
     double begun, flops_before, seconds_before; /* ceilings before the repeat: rate, and the time that the bytes take */
@@ -50,6 +52,8 @@ typedef struct qkv_bench_job {
     double written;     /* bytes that a pass writes, of those it books */
     bool in_place;      /* they lie where they were read; else in another buffer */
     double working_set; /* bytes it goes round in; 0: as many as it moves */
+    const real *own;    /* what a loop that only reads is held against, and how many; NULL in a plan */
+    int64_t own_count;  /* 0: the bytes are held against a working set of their number */
     bool arithmetic;    /* the bytes are those of many steps that caches stand between: no floor is made of them */
     double items;
 } qkv_bench_job;

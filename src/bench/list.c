@@ -77,6 +77,8 @@ static const row attention[] = {
     ATTEND("decode", true, .n = 4096, .dim = 64),
     ATTEND("decode", false, .n = 1024, .dim = 64),
     ATTEND("decode", false, .n = 4096, .dim = 64, .batch = 16),
+    ATTEND("decode", false, .n = 4096, .dim = 64, .variant = "by heads", .layout = QKV_BENCH_HEADS),
+    ATTEND("decode", false, .n = 4096, .dim = 64, .batch = 16, .variant = "by heads", .layout = QKV_BENCH_HEADS),
 };
 
 /* ---- pointwise: rows that no cache holds ---- */
@@ -183,16 +185,16 @@ static void product(list *l, bool quick, const char *name, const char *variant, 
 static void gemm_rows(list *l) {
     static const int64_t rows[] = {8192, 128, 1024, 32768}, widths[] = {512, 384, 768}, few[] = {1, 2, 4, 8};
     static const int64_t shape[][2] = {{1, 1}, {3, 1}, {4, 1}, {1, 4}};
-    static const char *const names[] = {"gemm.nt", "gemm.tn", "gemm.backward"};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[] = {"gemm.nt", "gemm.nn", "gemm.tn", "gemm.backward"};
+    for (int i = 0; i < 4; i++)
         for (int w = 0; w < 3; w++)
             for (int s = 0; s < 4; s++)
                 for (int r = 0; r < 4; r++) {
                     int64_t m = rows[r], n = shape[s][0] * widths[w], k = shape[s][1] * widths[w];
-                    bool quick = w == 0 && r == 0 && (s == 0 || s == 2) && i < 2;
-                    if (i == 0)
+                    bool quick = w == 0 && r == 0 && (s == 0 || s == 2) && i < 3;
+                    if (i < 2)
                         product(l, quick, names[i], "", m, n, k);
-                    else if (m != 128 && (i == 1 || m != 32768))
+                    else if (m != 128 && (i == 2 || m != 32768))
                         product(l, quick, names[i], "", n, k, m); /* the rows of the batch are the chain */
                 }
     for (int s = 0; s < 4; s++)
@@ -297,6 +299,10 @@ static qkv_status apply(qkv_ctx *ctx, const qkv_bench_options *o, const char *wh
         if (!in_words("attention layer train", what, group)) return refuse(ctx, "window", what);
         c->window = o->window;
     }
+    if (o->layout != -1) {
+        if (strcmp(c->name, "attention.decode") != 0) return refuse(ctx, "layout", what);
+        c->layout = (qkv_bench_layout)o->layout;
+    }
     if (o->dropout >= 0) {
         if (!in_words("attention layer train", what, group) && strcmp(c->name, "pointwise.residual") != 0) return refuse(ctx, "dropout", what);
         c->dropout = o->dropout;
@@ -316,7 +322,7 @@ static bool any_size(const qkv_bench_options *o) {
         memcpy(&given, (const char *)o + sizes[i].given, sizeof given);
         if (given != -1) return true;
     }
-    return o->window.left != -2 || o->dropout >= 0;
+    return o->window.left != -2 || o->dropout >= 0 || o->layout != -1;
 }
 
 static qkv_status check(qkv_ctx *ctx, const qkv_bench_options *o) {
@@ -330,6 +336,7 @@ static qkv_status check(qkv_ctx *ctx, const qkv_bench_options *o) {
     if (o->window.left < -2 || o->window.right < -1 || o->window.left > 1 << 24 || o->window.right > 1 << 24)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "window=%lld,%lld: expected -1 to %d on both sides", (long long)o->window.left,
                         (long long)o->window.right, 1 << 24);
+    if (o->layout < -1 || o->layout > QKV_BENCH_HEADS) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "layout=%d is not known", o->layout);
     if (isnan(o->dropout) || o->dropout > 0.95 || (o->dropout < 0 && o->dropout != -1))
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "dropout=%g: expected 0 to 0.95", o->dropout);
     if (o->seconds != 0 && !(o->seconds >= 0.01 && o->seconds <= 3600))
@@ -356,10 +363,13 @@ qkv_status qkv_bench_check_case(qkv_ctx *ctx, const qkv_bench_case *c) {
     return QKV_OK;
 }
 
-/* Decoding reads what lies there: there is nothing in it for a window and the like. */
+/* Decoding reads what lies there: there is nothing in it for a window and the like, nor for dropout. Only its keys and values can
+ * lie otherwise. */
 static bool beyond_case(const qkv_bench_options *o, const qkv_bench_case *c) {
-    const bool windows = o->window.left >= 0 || o->global_first > 0 || o->global_every > 0 || o->random_blocks > 0;
-    return windows && strcmp(c->name, "attention.decode") == 0;
+    const bool of_others = o->window.left >= 0 || o->global_first > 0 || o->global_every > 0 || o->random_blocks > 0 ||
+                           o->dropout > 0;
+    if (strncmp(c->name, "attention.", 10) != 0) return false;
+    return strcmp(c->name, "attention.decode") == 0 ? of_others : o->layout != -1;
 }
 
 /* The first case of each name, with the user's sizes. */
@@ -376,9 +386,9 @@ static qkv_status resize(qkv_ctx *ctx, const qkv_bench_options *o, const char *w
     l->count = kept;
     if (kept == 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT,
-                        "windows, global tokens and random blocks are of attention.forward and attention.backward, "
-                        "not of %.40s",
-                        what);
+                        o->layout != -1 ? "layout is of attention.decode alone; it has no windows and no dropout"
+                                        : "windows, global tokens, random blocks and dropout are of attention.forward and "
+                                          "attention.backward, not of attention.decode");
     return QKV_OK;
 }
 

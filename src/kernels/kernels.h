@@ -175,6 +175,9 @@ typedef struct qkv_adamw {
     real grad_scale;         /* clipping and accumulation: gradient is multiplied by it first */
 } qkv_adamw;
 
+/* In order; in four streams at once; in two, a page of each in turn. */
+typedef enum qkv_read_way { QKV_READ_ORDER, QKV_READ_FOUR, QKV_READ_PAGES, QKV_READ_WAYS } qkv_read_way;
+
 /* X(return type, name, parameters). The one list that makes the table, and the tests' and benchmark's walk over it. */
 #define QKV_KERNEL_LIST(X)                                                                                                         \
     /* gemm.inc */                                                                                                                 \
@@ -261,7 +264,9 @@ typedef struct qkv_adamw {
     X(void, adamw, (int64_t n, real *p, const real *g, real *m, real *v, const qkv_adamw *o))                              \
     /* peak.inc: runs `iterations` rounds of register-only FMAs, returns how many FLOPs that were; *sink defeats the optimizer */ \
     X(double, fma_peak, (int64_t iterations, real *sink))                                                                  \
-    X(double, read_sum, (int64_t n, const real *x)) /* plain read loop for bandwidth */
+    /* loops for bandwidth: the sum of what is read; a copy in four streams, stored past the caches where there is a way */        \
+    X(double, read_sum, (int64_t n, const real *x, qkv_read_way way))                                                              \
+    X(void, copy_around, (int64_t n, const real *x, real *y))
 
 typedef struct qkv_kernels {
     const char *name; /* scalar, avx2, avx512, neon, count */

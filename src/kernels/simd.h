@@ -20,6 +20,7 @@
  *   v_prefetch(p)                the line of p is asked for, and nothing waits for it; p may be any address
  *   v_prefetch_write(p)          to be written
  *   v_prefetch_far(p)            into the second cache only: what lies a power of two apart shares few sets of the first
+ *   v_store_around(p,x)          p a multiple of 64 bytes: past the caches where there is a way; v_around_done() when all is stored
  *
  *   m16                          16 truths, opaque
  *   v_lt v_le v_eq               ordered: false with a NaN

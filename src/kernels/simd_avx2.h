@@ -19,6 +19,11 @@ V_INLINE void v_store(real *p, v16 x) {
     _mm256_storeu_ps(p, x.l);
     _mm256_storeu_ps(p + 8, x.h);
 }
+V_INLINE void v_store_around(real *p, v16 x) {
+    _mm256_stream_ps(p, x.l);
+    _mm256_stream_ps(p + 8, x.h);
+}
+V_INLINE void v_around_done(void) { _mm_sfence(); }
 V_INLINE i16v i_set1(uint32_t a) { return (i16v){_mm256_set1_epi32((int)a), _mm256_set1_epi32((int)a)}; }
 V_INLINE i16v i_iota(void) {
     return (i16v){_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)};

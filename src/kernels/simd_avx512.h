@@ -10,6 +10,8 @@ typedef __mmask16 m16;
 
 V_INLINE v16 v_load(const real *p) { return _mm512_loadu_ps(p); }
 V_INLINE void v_store(real *p, v16 x) { _mm512_storeu_ps(p, x); }
+V_INLINE void v_store_around(real *p, v16 x) { _mm512_stream_ps(p, x); }
+V_INLINE void v_around_done(void) { _mm_sfence(); }
 V_INLINE m16 m_first(int n) { return (m16)((1u << n) - 1); }
 V_INLINE v16 v_loadn(const real *p, int n) { return _mm512_maskz_loadu_ps(m_first(n), p); }
 V_INLINE void v_storen(real *p, int n, v16 x) { _mm512_mask_storeu_ps(p, m_first(n), x); }

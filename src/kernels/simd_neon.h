@@ -22,6 +22,8 @@ V_INLINE void v_store(real *p, v16 x) {
     vst1q_f32(p + 8, x.c);
     vst1q_f32(p + 12, x.d);
 }
+V_INLINE void v_store_around(real *p, v16 x) { v_store(p, x); }
+V_INLINE void v_around_done(void) {}
 V_INLINE v16 v_loadn(const real *p, int n) {
     if (n == 16) return v_load(p);
     real t[16] = {0};

@@ -54,6 +54,8 @@ V_INLINE v16 v_load(const real *p) {
     return x;
 }
 V_INLINE void v_store(real *p, v16 x) { memcpy(p, &x, sizeof x); }
+V_INLINE void v_store_around(real *p, v16 x) { v_store(p, x); }
+V_INLINE void v_around_done(void) {}
 V_INLINE v16 v_loadn(const real *p, int n) {
     if (n == 16) return v_load(p);
     v16 x = {{0}};

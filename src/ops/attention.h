@@ -56,6 +56,8 @@ static inline qkv_seen qkv_attention_seen(const qkv_attention_shape *s, int64_t 
     const int64_t n_q = s->q_offset ? s->q_offset[i + 1] - s->q_offset[i] : 1;
     return (qkv_seen){&s->pattern, i, n_q, s->k_offset[i + 1] - s->k_offset[i], s->left, s->right};
 }
+/* Whether the window of such an attention runs with bf16 operands where `x` asks for them; else it is f32. */
+bool qkv_attend_takes_bf16(const qkv_exec *x, const qkv_attention_shape *s);
 /* Global queries of all sequences: the rows of apart->q. */
 int64_t qkv_attention_globals(const qkv_attention_shape *s);
 

@@ -125,7 +125,6 @@ void qkv_attend_clear_shaw(const job *j, const qkv_attend *a);
 qkv_status qkv_attend_shaw_gradient(qkv_exec *x, const job *j) QKV_MUST_USE;
 
 /* attention_cost.c */
-bool qkv_attend_takes_bf16(const qkv_exec *x, const qkv_attention_shape *s); /* the window */
 bool qkv_attend_has_further(const qkv_attention_shape *s);
 bool qkv_attend_has_global(const qkv_attention_shape *s);
 void qkv_attend_book(qkv_exec *x, const job *window); /* all passes, by the window's prepared job */

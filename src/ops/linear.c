@@ -337,3 +337,8 @@ qkv_status qkv_linear_backward_then(qkv_exec *x, qkv_linear l, qkv_mat in, qkv_m
     }
     return backward_weight(x, l, in, dout);
 }
+
+qkv_status qkv_linear_backward_input(qkv_exec *x, qkv_linear l, qkv_mat dout, qkv_mat din) {
+    QKV_TRY(check(x, l, din, dout));
+    return backward_input(x, l, dout, din, NULL);
+}

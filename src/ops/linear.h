@@ -37,6 +37,9 @@ static inline QKV_MUST_USE qkv_status qkv_linear_backward(qkv_exec *x, qkv_linea
     return qkv_linear_backward_then(x, l, in, dout, din, NULL);
 }
 
+/* The gradient of the input alone. */
+qkv_status qkv_linear_backward_input(qkv_exec *x, qkv_linear l, qkv_mat dout, qkv_mat din) QKV_MUST_USE;
+
 /* Packs the weight once, in the caller's scratch, for several products with *l until that is released: those of forward and, if
  * `backward`, of the gradient of the input. */
 qkv_status qkv_linear_ready(qkv_exec *x, qkv_linear *l, bool backward) QKV_MUST_USE;

@@ -12,9 +12,10 @@ has err '--quick'
 # The list, without measuring.
 run 0 bench --list
 empty err
-for name in gemm.nt gemm.tn attention.forward attention.backward attention.decode pointwise.adamw layer.both train.step predict.texts; do
+for name in gemm.nt gemm.nn gemm.tn attention.forward attention.backward attention.decode pointwise.adamw layer.both train.step predict.texts; do
     has out "^$name(,|  )"
 done
+has out '^attention\.decode, by heads  n 4096 d 64 heads 8 layout heads$'
 has out '^attention\.backward, causal  n 1024 d 64 heads 8 window -1,0$'
 has out '^attention\.forward, global  n 131072 d 64 heads 8 global first 1 global every 512 window 64,64$'
 has out '^attention\.backward, sparse  n 512 d 64 heads 8 global first 64 random blocks 3 of 64 window 64,64$'
@@ -46,8 +47,8 @@ run 0 bench gemm.nt --m 9 --n 33 --k 17 $little
 has out '^ceilings, measured; threads +1$'
 has out '^  multiply-adds f32 +[0-9.]+ GFLOP/s$'
 has out '^  memory, read +[0-9.]+ GB/s$'
-has out '^case +shape +threads +rate +share +floor +min +median +max$'
-has out '^gemm\.nt +m 9 n 33 k 17 +1 +[0-9.]+ G(FLOP|B)/s +[0-9.]+ % +([0-9.]+ [mun]?s *){4}$'
+has out '^case +shape +threads +dtype +rate +share +floor +min +median +max$'
+has out '^gemm\.nt +m 9 n 33 k 17 +1 +f32 +[0-9.]+ G(FLOP|B)/s +[0-9.]+ % +([0-9.]+ [mun]?s *){4}$'
 is rows "$(grep -c '^gemm' out)" 1
 # shellcheck disable=SC2086
 run 0 bench peak $little
@@ -69,6 +70,7 @@ is heads "$(json j cases.0.heads)" 2
 is window "$(json j cases.0.window.1)" 8
 is threads "$(json j cases.0.threads)" 1
 is dtype "$(json j cases.0.dtype)" f32
+is stopped "$(json j stopped)" false
 is isa "$(json j machine.ceilings.0.threads)" 1
 for number in gflops gbs share min_s median_s max_s floor_s flops bytes ceiling_gflops; do
     at_least "$number" "$(json j cases.0.$number)" 1e-12
@@ -82,6 +84,26 @@ is "case on standard output" "$(json out cases.0.case)" gemm.tn
 # shellcheck disable=SC2086
 QKV_ISA=scalar run 0 bench gemm.nt --m 8 --n 8 --k 8 $little --json -
 is isa "$(json out machine.isa)" scalar
+# shellcheck disable=SC2086
+run 0 bench attention.decode --n 64 --dim 16 --heads 2 --layout heads $little --json -
+is layout "$(json out cases.0.layout)" heads
+at_least "a read loop over its own bytes" "$(json out cases.0.ceiling_gbs)" 1e-6
+
+# bf16: a case says what it ran in.
+# shellcheck disable=SC2086
+run 0 bench gemm.nt --m 8 --n 8 --k 8 $little --dtype bf16 --json j
+has out '^gemm\.nt +m 8 n 8 k 8 +1 +bf16 '
+is dtype "$(json j cases.0.dtype)" bf16
+hasnt err 'runs in f32'
+for case in pointwise.norm attention.decode recurrence.gru; do
+    # shellcheck disable=SC2086
+    run 0 bench $case --n 16 --dim 16 $little --dtype bf16 --json j
+    is "dtype of $case" "$(json j cases.0.dtype)" f32
+    is "notes on $case" "$(grep -c "^qkv: note: $case runs in f32 whatever --dtype says" err)" 1
+done
+# shellcheck disable=SC2086
+QKV_ISA=scalar run 0 bench gemm.nt --m 8 --n 8 --k 8 $little --dtype bf16
+is "notes on an emulation" "$(grep -c 'bf16 is emulated here (scalar)' err)" 1
 
 # What cannot be.
 run 2 bench atention
@@ -93,8 +115,15 @@ run 2 bench --n 100
 has err "n is not a size of 'all'"
 run 2 bench attention --global-first 1
 has err 'global tokens without a window: every token sees all anyway'
+run 2 bench attention.decode --dropout 0.1
+has err 'dropout are of attention\.forward and attention\.backward, not of attention\.decode'
+run 2 bench attention.forward --layout heads
+has err 'layout is of attention\.decode alone'
+run 2 bench gemm --layout heads
+run 2 bench attention.decode --layout columns
+has err '--layout=columns: expected rows or heads'
 run 2 bench attention.decode --window 8,8
-has err 'are of attention\.forward and attention\.backward, not of attention\.decode'
+has err 'dropout are of attention\.forward and attention\.backward, not of attention\.decode'
 run 2 bench attention --window 8,8 --block 16
 has err 'block=16 is of random-blocks'
 run 2 bench layer --global-every 4
@@ -110,7 +139,7 @@ run 2 bench gemm --dtype f16
 has err '--dtype=f16: expected f32 or bf16'
 run 2 bench gemm --threads 0
 run 1 bench gemm.nt --m 8 --n 8 --k 8 --json nowhere/j
-has err 'nowhere/j: No such file'
+has err 'nowhere/j: JSON could not be written there: No such file'
 # shellcheck disable=SC2086
 run 1 bench gemm.nt --m 16777216 --n 16777216 --k 16 $little
 has err 'needs 1\.13e\+06 GB of memory'
@@ -119,6 +148,16 @@ empty out # refused before anything was measured
 run 1 bench gemm --m 16777216 --n 16777216 $little
 has err 'GB of memory'
 empty out
+# Among several, what does not fit is left out, with the reason.
+if [ -z "${QKV_SANITIZED:-}" ]; then
+    last="qkv bench in a small address space"
+    # shellcheck disable=SC2086
+    (ulimit -v 250000; "$QKV" bench attention --n 100000 --dim 16 --heads 8 --window 1,1 $little --json j > out 2> err)
+    is "exit code with little memory" $? 0
+    has out '^attention\.backward .*not measured: '
+    is "left out" "$(json j left_out.1.case) $(json j left_out.1.n)" "attention.backward 100000"
+    json j left_out.1.why | grep -q memory || fail "no reason in left_out"
+fi
 
 # Ctrl-C: what is done is printed and written.
 for signal in INT:130 TERM:143; do
@@ -135,5 +174,27 @@ for signal in INT:130 TERM:143; do
     has err 'stopping after this repeat'
     has err '^qkv: stopped; 0 of 3 cases are done$'
     at_least "peak in the JSON of a stopped run" "$(json j machine.ceilings.0.fma_gflops)" 1e-6
+    is "stopped" "$(json j stopped)" true
 done
+
+# Killed, it leaves the file that was there.
+mkdir place
+echo old > place/j
+last="qkv bench, then KILL"
+# shellcheck disable=SC2086
+"$QKV" bench attention --n 64 --dim 16 --heads 1 $little --seconds 3600 --json place/j > out 2> err &
+pid=$!
+wait_for out '^case' $pid
+kill -KILL $pid
+wait $pid 2> /dev/null
+is "what a killed run leaves" "$(ls place) $(cat place/j)" "j old"
+
+# A reader that has enough ends it, without a word.
+last="qkv bench | head -1"
+# shellcheck disable=SC2086
+"$QKV" bench pointwise --n 64 --dim 32 $little --seconds 1 --json j 2> err | head -1 > out
+is "exit code without a reader" "${PIPESTATUS[0]}" 141
+empty err
+is "stopped" "$(json j stopped)" true
+[ "$(json j cases | grep -o '"case":' | wc -l)" -le 2 ] || fail "went on without a reader"
 finish

@@ -7,6 +7,11 @@ small="--size tiny --epochs 5 --max-length 24"
 
 run 0 train classify "$train" "$dev" -o one $small --threads 1 --dtype bf16
 mv err said
+run 0 info --json
+peak="bf16 peak"
+[ "$(json out bf16_gflops)" != null ] || peak="FMA peak" # it is emulated with f32's operations
+has said "^machine .*, $peak [0-9.]+ "
+has said "^done .* % of $peak\$"
 run 0 train classify "$train" "$dev" -o two $small --threads 2 --dtype bf16
 same one two # for any number of threads
 run 0 train classify "$train" "$dev" -o again $small --threads 2 --dtype bf16 --recompute blocks

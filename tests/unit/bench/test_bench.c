@@ -40,7 +40,8 @@ static qkv_bench_options options(const char *what) {
                                .random_blocks = -1,
                                .block = -1,
                                .window = {-2, -1},
-                               .dropout = -1};
+                               .dropout = -1,
+                               .layout = -1};
 }
 
 static qkv_bench_case *list(fixture *f, const qkv_bench_options *o, int64_t *count) {
@@ -58,7 +59,7 @@ static bool has(const qkv_bench_case *cases, int64_t count, const char *name) {
 static void the_list_has_every_kind_and_the_short_one_is_part_of_it(void **state) {
     (void)state;
     static const char *const names[] = {"gemm.nt",          "gemm.tn",        "attention.forward", "attention.backward",
-                                        "attention.decode", "pointwise.norm", "pointwise.adamw",   "layer.forward",
+                                        "attention.decode", "pointwise.norm", "pointwise.adamw",   "layer.forward", "gemm.nn",
                                         "layer.both",       "train.step",     "predict.texts",     "recurrence.lstm",
                                         "recurrence.gru-both"};
     fixture f;
@@ -132,6 +133,13 @@ static void operations_are_those_of_the_formulas(void **state) {
     assert_true(cases->bytes == sizeof(real) * (12.0 * 30 + 30 * 20 + 12 * 20));
     qkv_free(&f.ctx, cases);
 
+    o.what = "gemm.nn";
+    cases = list(&f, &o, &count);
+    assert_int_equal(qkv_bench_foresee(&f.ctx, &o, cases), QKV_OK);
+    assert_true(cases->flops == 2.0 * 12 * 20 * 30);
+    assert_true(cases->bytes == sizeof(real) * (12.0 * 30 + 30 * 20 + 12 * 20)); /* not the packing */
+    qkv_free(&f.ctx, cases);
+
     o = options("attention");
     o.n = 10, o.dim = 8, o.heads = 2, o.batch = 3, o.window = (qkv_span){-1, 0};
     cases = list(&f, &o, &count);
@@ -153,6 +161,56 @@ static void operations_are_those_of_the_formulas(void **state) {
     assert_int_equal(qkv_bench_run(&f.ctx, &o, cases), QKV_OK);
     assert_true(cases->flops == 4 * 8 * 2 * (28 + 16));
     qkv_free(&f.ctx, cases);
+    end(&f);
+}
+
+/* A case tells the type that it ran in, and is held against the peak of that. */
+static void what_has_no_bf16_form_runs_in_f32_and_says_so(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *variant;
+        bool bf16;
+    } want[] = {
+        {"gemm.nt", "", true},           {"gemm.backward", "", true},        {"attention.forward", "", true},
+        {"attention.forward", "alibi", true}, {"attention.backward", "dropout", true}, {"attention.forward", "bias", false},
+        {"attention.backward", "rope", false}, {"attention.forward", "shaw", false}, {"attention.backward", "global", false},
+        {"attention.decode", "", false}, {"pointwise.norm", "", false},      {"recurrence.lstm", "", false},
+        {"layer.both", "", true},        {"train.step", "", true},
+    };
+    fixture f;
+    start(&f, 1);
+    qkv_bench_options o = options("all");
+    o.dtype = QKV_BENCH_BF16;
+    int64_t count;
+    qkv_bench_case *cases = list(&f, &o, &count);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        int64_t k = 0;
+        while (k < count && (strcmp(cases[k].name, want[i].name) != 0 || strcmp(cases[k].variant, want[i].variant) != 0)) k++;
+        assert_true(k < count);
+        assert_int_equal(qkv_bench_foresee(&f.ctx, &o, &cases[k]), QKV_OK);
+        if ((cases[k].dtype == QKV_BENCH_BF16) != want[i].bf16) fail_msg("%s, %s: the wrong type", want[i].name, want[i].variant);
+    }
+    qkv_free(&f.ctx, cases);
+    end(&f);
+}
+
+/* Its bytes are read from where they lie, in either order. */
+static void decoding_is_held_against_a_loop_over_its_own_bytes(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, 2);
+    for (int layout = QKV_BENCH_ROWS; layout <= QKV_BENCH_HEADS; layout++) {
+        qkv_bench_options o = options("attention.decode");
+        o.n = 40, o.dim = 8, o.heads = 4, o.kv_heads = 2, o.layout = layout;
+        int64_t count;
+        qkv_bench_case *cases = list(&f, &o, &count);
+        assert_int_equal(count, 1);
+        assert_int_equal(qkv_bench_run(&f.ctx, &o, cases), QKV_OK);
+        assert_int_equal(cases->layout, layout);
+        assert_true(cases->bytes >= sizeof(real) * 40 * 2 * (8 + 8) && cases->ceiling_gbs > 0);
+        assert_true(cases->memory < 1 << 16); /* no buffers beside its own */
+        qkv_free(&f.ctx, cases);
+    }
     end(&f);
 }
 
@@ -203,6 +261,14 @@ static void what_makes_no_sense_is_refused_with_its_number(void **state) {
     o = options("pointwise.gelu");
     o.dropout = 0.5;
     refused(&f, &o, "dropout is not a size of 'pointwise.gelu'");
+    o = options("attention.decode");
+    o.dropout = 0.1;
+    refused(&f, &o, "not of attention.decode");
+    o = options("attention.forward");
+    o.layout = QKV_BENCH_HEADS;
+    refused(&f, &o, "layout is of attention.decode alone");
+    o.layout = 2;
+    refused(&f, &o, "layout=2");
     /* sizes of a case that no list gives */
     qkv_bench_case *cases;
     int64_t count;
@@ -313,6 +379,12 @@ static void ceilings_are_possible_ones(void **state) {
         assert_true(qkv_ceiling_bytes(c, (qkv_stream)kind, 1 << 16) > 0);
         assert_true(qkv_ceiling_bytes(c, (qkv_stream)kind, INT64_C(1) << 40) > 0); /* cut to what was opened */
     }
+    static const real own[100] = {1};
+    assert_true(qkv_ceiling_reading(c, own, 100) > 0 && qkv_ceiling_reading(c, own, 2) > 0);
+    qkv_ceilings_close(c);
+    assert_int_equal(qkv_ceilings_open(&f.ctx, 0, &c), QKV_OK); /* without buffers */
+    assert_true(qkv_ceiling_bytes(c, QKV_STREAM_READ, 1 << 16) == 0);
+    assert_true(qkv_ceiling_reading(c, own, 100) > 0);
     qkv_ceilings_close(c);
     qkv_ceilings_close(NULL);
     assert_true(qkv_beyond_caches() >= 1 << 26);
@@ -324,6 +396,8 @@ int main(void) {
         cmocka_unit_test(the_list_has_every_kind_and_the_short_one_is_part_of_it),
         cmocka_unit_test(every_kind_is_in_a_list_and_runs_at_a_tiny_size),
         cmocka_unit_test(operations_are_those_of_the_formulas),
+        cmocka_unit_test(what_has_no_bf16_form_runs_in_f32_and_says_so),
+        cmocka_unit_test(decoding_is_held_against_a_loop_over_its_own_bytes),
         cmocka_unit_test(what_makes_no_sense_is_refused_with_its_number),
         cmocka_unit_test(what_does_not_fit_is_refused_before_it_is_allocated),
         cmocka_unit_test(a_stop_is_obeyed),

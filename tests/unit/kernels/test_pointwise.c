@@ -190,12 +190,19 @@ static void peak_and_read(void **state) {
         assert_true(once >= 128 && thrice == 3 * once);
         assert_true(isfinite(sink));
         dice d = {8, 0};
-        for (int64_t n = 0; n < 600; n += 97) {
-            real *x = random_reals(&d, n, 1);
+        for (int64_t n = 0; n < 5000; n += n < 600 ? 97 : 1201) {
+            real *x = random_reals(&d, n, 1), *room = random_reals(&d, n + 16, 1);
+            real *y = room + (64 - (uintptr_t)room % 64) % 64 / sizeof(real);
             double want = 0;
             for (int64_t i = 0; i < n; i++) want += x[i];
-            check_near(t->read_sum(n, x), want, 64 * EPSILON * (double)(n + 1), t, "sum", n);
+            for (int way = 0; way < QKV_READ_WAYS; way++)
+                check_near(t->read_sum(n, x, (qkv_read_way)way), want, 64 * EPSILON * (double)(n + 1), t, "sum", n);
+            for (int off = 0; off < 2 && n > 0; off++) { /* whole lines, and not */
+                t->copy_around(n - off, x, y + off);
+                assert_memory_equal(x, y + off, (size_t)(n - off) * sizeof(real));
+            }
             free(x);
+            free(room);
         }
     }
 }

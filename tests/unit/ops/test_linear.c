@@ -89,10 +89,17 @@ static void one(int64_t rows, int64_t in_cols, int64_t out_cols, bool bias) {
     assert_memory_equal(added, bench->grads, (size_t)bench->reg.size * sizeof *added);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < in_cols; c++) assert_true(ops_at(again, r, c) == ops_at(din, r, c));
+    for (int ready = 0; ready < 2; ready++) { /* the input alone; the weight's gradient stays as it is */
+        memset(again.p, 0, (size_t)(rows * again.ld) * sizeof(real));
+        OPS_OK(qkv_linear_backward_input(&bench->x, ready ? once : l, dout, again));
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < in_cols; c++) assert_true(ops_at(again, r, c) == ops_at(din, r, c));
+    }
+    assert_memory_equal(added, bench->grads, (size_t)bench->reg.size * sizeof *added);
     qkv_exec_release(&bench->x, mark);
     double product = 2.0 * (double)rows * (double)in_cols * (double)out_cols;
     assert_true(bench->x.tally.flops[QKV_PASS_FORWARD][QKV_CLASS_GEMM] == 3 * product);
-    assert_true(bench->x.tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 4 * product);
+    assert_true(bench->x.tally.flops[QKV_PASS_BACKWARD][QKV_CLASS_GEMM] == 6 * product);
     ops_untouched(out);
     ops_untouched(din);
     ops_untouched(frozen);
@@ -130,6 +137,7 @@ static void wrong_shapes(void **state) {
     assert_string_equal(bench->ctx.message, "head.weight is 4 x 3: cannot map 2 x 4 to 2 x 3");
     assert_int_equal(qkv_linear_forward(&bench->x, l, qkv_mat_rows(in, 0, 1), out), QKV_INTERNAL);
     assert_int_equal(qkv_linear_backward(&bench->x, l, in, out, &out), QKV_INTERNAL);
+    assert_int_equal(qkv_linear_backward_input(&bench->x, l, in, out), QKV_INTERNAL);
     assert_int_equal(qkv_linear_forward(&bench->x, l, (qkv_mat){NULL, 2, 3, 3}, out), QKV_INTERNAL);
     free(in.p);
     free(out.p);
