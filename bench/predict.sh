@@ -67,7 +67,7 @@ for pair in $(seq "$pairs"); do
     for t in $threads; do
         timed "qkv.$t" "$work/qkv.in" "$qkv" predict "$work/qkv.model" --threads "$t"
         for python in ${PEERS_PYTHON:-}; do
-            "$python" "$here/peers/predict_torch.py" "$t" "$build/libqkv.so" "$work/qkv.model" "$work/qkv.in" >> "$work/torch.$t.times"
+            THP_MEM_ALLOC_ENABLE=1 "$python" "$here/peers/predict_torch.py" "$t" "$build/libqkv.so" "$work/qkv.model" "$work/qkv.in" >> "$work/torch.$t.times"
         done
     done
     [ ! -f "$work/model.bin" ] || timed fasttext.1 "$work/fasttext.in" fasttext predict "$work/model.bin" -

@@ -1,57 +1,142 @@
-"""ONNX Runtime on the encoder, written with its own fused operators (what its optimizer makes of an exported BERT)."""
+"""ONNX Runtime on the forward cases of `qkv bench`, written with its own fused operators (what its optimizer makes of an exported model).
+
+All optimizations are on. Weights are constants, so that it packs them beforehand. Inputs and outputs are bound once, so that none is
+copied. Its threads are pinned as those of the others are: the calling one here, the rest by intra_op_thread_affinities. Its memory gets
+large pages from outside (peer.py), as it does not ask for them."""
 import sys
 
 import numpy
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from peer import serve
+from peer import pin, serve
 
+THREADS = int(sys.argv[1])
 RANDOM = numpy.random.default_rng(1)
+MS = "com.microsoft"
 
 
-def model(layers, d, heads, ffn, vocab, n):
-    weights, nodes = [], []
+class Model:
+    """A graph that is written down operator by operator; random inputs, the last node's output."""
 
-    def weight(name, *shape, value=None):
+    def __init__(self):
+        self.weights, self.nodes, self.inputs, self.feeds = [], [], [], {}
+
+    def weight(self, *shape, value=None):
         data = RANDOM.standard_normal(shape, dtype=numpy.float32) * 0.02 if value is None else numpy.full(shape, value, numpy.float32)
-        weights.append(numpy_helper.from_array(data, name))
+        return self.constant(data)
+
+    def constant(self, data):
+        name = "w%d" % len(self.weights)
+        self.weights.append(numpy_helper.from_array(data, name))
         return name
 
-    def node(kind, inputs, output, domain="com.microsoft", **attributes):
-        nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
+    def input(self, *shape, below=None):
+        name = "in%d" % len(self.inputs)
+        kind = TensorProto.FLOAT if below is None else TensorProto.INT64
+        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        self.feeds[name] = RANDOM.standard_normal(shape, dtype=numpy.float32) if below is None else RANDOM.integers(0, below, shape)
+        return name
+
+    def node(self, kind, inputs, domain="", **attributes):
+        output = "x%d" % len(self.nodes)
+        self.nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
         return output
 
-    x = node("Gather", [weight("tokens", vocab, d), "ids"], "gathered", "")
-    x = node("Add", [x, weight("places", n, d)], "embedded", "")
-    x = node("LayerNormalization", [x, weight("g", d, value=1), weight("b", d, value=0)], "x", "", epsilon=1e-5, axis=-1)
-    for i in range(layers):
-        p = "l%d." % i
-        a = node("Attention", [x, weight(p + "wqkv", d, 3 * d), weight(p + "bqkv", 3 * d)], p + "a", num_heads=heads)
-        a = node("MatMul", [a, weight(p + "wo", d, d)], p + "o", "")
-        x = node("SkipLayerNormalization", [a, x, weight(p + "g1", d, value=1), weight(p + "b1", d, value=0), weight(p + "bo", d)], p + "x1",
-                 epsilon=1e-5)
-        f = node("MatMul", [x, weight(p + "w1", d, ffn)], p + "f", "")
-        f = node("BiasGelu", [f, weight(p + "bf", ffn)], p + "gelu")
-        f = node("MatMul", [f, weight(p + "w2", ffn, d)], p + "down", "")
-        x = node("SkipLayerNormalization", [f, x, weight(p + "g2", d, value=1), weight(p + "b2", d, value=0), weight(p + "b3", d)], p + "x2",
-                 epsilon=1e-5)
-    node("ReduceMean", [x], "pooled", "", axes=[1], keepdims=0)
-    graph = helper.make_graph(nodes, "encoder", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", n])],
-                              [helper.make_tensor_value_info("pooled", TensorProto.FLOAT, ["batch", d])], weights)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    def linear(self, x, k, n):
+        return self.node("MatMul", [x, self.weight(k, n)])
+
+    def ready(self, output):
+        """A pass: one run of it."""
+        out = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "case", self.inputs, [out], self.weights)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)]
+        session = onnxruntime.InferenceSession(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString(), options(),
+                                               providers=["CPUExecutionProvider"])
+        bound = session.io_binding()
+        for name, data in self.feeds.items():
+            bound.bind_cpu_input(name, data)
+        bound.bind_output(output, "cpu")
+        return lambda: session.run_with_iobinding(bound)
+
+
+def options():
+    o = onnxruntime.SessionOptions()
+    o.intra_op_num_threads = THREADS
+    o.inter_op_num_threads = 1
+    o.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    if THREADS > 1:  # of all but the calling one; processors are counted from 1
+        o.add_session_config_entry("session.intra_op_thread_affinities", ";".join(str(i + 2) for i in range(THREADS - 1)))
+    return o
+
+
+def attention_layer(m, x, d, heads):
+    return m.node("Attention", [x, m.weight(d, 3 * d), m.weight(3 * d)], MS, num_heads=heads)
 
 
 def encoder(s):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = int(sys.argv[1])
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = onnxruntime.InferenceSession(model(s["layers"], s["d"], s["heads"], s["ffn"], 30522, s["n"]), options,
-                                           providers=["CPUExecutionProvider"])
-    ids = RANDOM.integers(0, 30522, (s["batch"], s["n"]))
-    return lambda: session.run(None, {"ids": ids})
+    m, d, ffn = Model(), s["d"], s["ffn"]
+    x = m.node("Gather", [m.weight(30522, d), m.input(s["batch"], s["n"], below=30522)])
+    x = m.node("Add", [x, m.weight(s["n"], d)])
+    x = m.node("LayerNormalization", [x, m.weight(d, value=1), m.weight(d, value=0)], epsilon=1e-5, axis=-1)
+
+    def join(branch, x):
+        return m.node("SkipLayerNormalization", [branch, x, m.weight(d, value=1), m.weight(d, value=0), m.weight(d)], MS, epsilon=1e-5)
+
+    for _ in range(s["layers"]):
+        x = join(m.linear(attention_layer(m, x, d, s["heads"]), d, d), x)
+        x = join(m.linear(m.node("BiasGelu", [m.linear(x, d, ffn), m.weight(ffn)], MS), ffn, d), x)
+    return m.ready(m.node("ReduceMean", [x], axes=[1], keepdims=0))
 
 
-serve({"predict.encoder": encoder})
+def layer(s):
+    m = Model()
+    x = attention_layer(m, m.input(s["batch"], s["n"], s["d"]), s["d"], s["heads"])
+    return m.ready(m.linear(x, s["d"], s["d"]))
+
+
+def attention(s, queries):
+    if s.get("variant", "causal") not in ("causal", "one_head"):
+        raise ValueError("no such thing in it")
+    m, wide, batch = Model(), s["heads"] * s["d"], s.get("batch", 1)
+    q, k, v = (m.input(batch, n, wide) for n in (queries, s["n"], s["n"]))
+    return m.ready(m.node("MultiHeadAttention", [q, k, v], MS, num_heads=s["heads"], unidirectional=int(s.get("variant") == "causal")))
+
+
+def gemm(s, kind):
+    m = Model()
+    a = m.input(s["m"], s["k"])
+    return m.ready(m.node("Gemm", [a, m.weight(s["n"], s["k"])], transB=1) if kind == "nt" else m.linear(a, s["k"], s["n"]))
+
+
+def recurrence(s, kind, gates):
+    m, d = Model(), s["d"]
+    x = m.input(s["n"], s["batch"], d)
+    return m.ready(m.node(kind, [x, m.weight(1, gates * d, d), m.weight(1, gates * d, d), m.weight(1, 2 * gates * d)], hidden_size=d))
+
+
+def norm(s):
+    m = Model()
+    x = m.input(s["n"], s["d"])
+    return m.ready(m.node("LayerNormalization", [x, m.weight(s["d"], value=1), m.weight(s["d"], value=0)], epsilon=1e-5, axis=-1))
+
+
+def gelu(s):
+    m = Model()
+    return m.ready(m.node("Gelu", [m.input(s["n"], s["d"])], MS))
+
+
+pin(0)
+serve({
+    "gemm.nt": lambda s: gemm(s, "nt"),
+    "gemm.nn": lambda s: gemm(s, "nn"),
+    "attention.forward": lambda s: attention(s, s["n"]),
+    "attention.decode": lambda s: attention(s, 1),
+    "pointwise.norm": norm,
+    "pointwise.gelu": gelu,
+    "layer.forward": layer,
+    "recurrence.lstm": lambda s: recurrence(s, "LSTM", 4),
+    "recurrence.gru": lambda s: recurrence(s, "GRU", 3),
+    "recurrence.rnn": lambda s: recurrence(s, "RNN", 1),
+    "predict.encoder": encoder,
+})

@@ -1,4 +1,6 @@
-"""PyTorch on the cases of `qkv bench`. Attention is scaled_dot_product_attention where there is one, else the plain formula."""
+"""PyTorch on the cases of `qkv bench`. Attention is scaled_dot_product_attention where there is one, else the plain formula. What it
+has no form of its own for is written as its users write it: a window as a mask, all scores computed; sequences of many lengths padded to
+the longest."""
 import math
 import random
 import sys
@@ -73,14 +75,32 @@ class Classifier(nn.Module):
         return self.head((x * there[:, :, None]).sum(1) / lengths[:, None])
 
 
-def gemm_nt(s):
-    a, w = torch.randn(s["m"], s["k"]), torch.randn(s["n"], s["k"])
+def adamw(parameters, lr):
+    """In one pass over everything where this PyTorch can (from 2.4 on)."""
+    options = {"lr": lr, "betas": (0.9, 0.98), "weight_decay": 0.01}
+    parameters = list(parameters)
+    try:
+        return torch.optim.AdamW(parameters, fused=True, **options)
+    except (RuntimeError, TypeError):
+        return torch.optim.AdamW(parameters, **options)
 
+
+def no_grad(pass_):
     def run():
         with torch.no_grad():
-            F.linear(a, w)
+            pass_()
 
     return run
+
+
+def gemm_nt(s):
+    a, w = torch.randn(s["m"], s["k"]), torch.randn(s["n"], s["k"])
+    return no_grad(lambda: F.linear(a, w))
+
+
+def gemm_nn(s):
+    a, w = torch.randn(s["m"], s["k"]), torch.randn(s["k"], s["n"])
+    return no_grad(lambda: torch.mm(a, w))
 
 
 def gemm_tn(s):
@@ -88,26 +108,63 @@ def gemm_tn(s):
     return lambda: torch.addmm(c, a.t(), b, out=c)
 
 
-def heads_of(s, grad):
-    x = torch.randn(1, s["n"], 3, s["heads"], s["d"], requires_grad=grad)
-    return (x, *x.permute(2, 0, 3, 1, 4))
+def lengths_of(s):
+    """About the lengths that qkv draws: as many tokens in all, each length as likely."""
+    draw, left, drawn = random.Random(1), s["tokens"], []
+    while left > 0:
+        drawn.append(min(left, draw.randint(s["shortest"], s["n"])))
+        left -= drawn[-1]
+    return drawn
+
+
+def attention_of(s, grad):
+    """q, k, v [batch, heads, n, d], parts of one tensor as behind a fused projection, and what `attend` is told beside."""
+    n, batch, mask = s["n"], s.get("batch", 1), None
+    variant = s.get("variant", "")
+    if variant == "ragged":
+        lengths = torch.tensor(lengths_of(s))
+        n, batch = int(lengths.max()), len(lengths)
+        mask = (torch.arange(n)[None, :] < lengths[:, None])[:, None, None, :]
+    if variant == "window":
+        at = torch.arange(n)
+        mask = (at[:, None] - at[None, :]).abs() <= s["window"]
+    x = torch.randn(batch, n, 3, s["heads"], s["d"], requires_grad=grad)
+    return x.permute(2, 0, 3, 1, 4), {"causal": variant == "causal", "dropout": 0.1 if variant == "dropout" else 0.0, "mask": mask}
 
 
 def attention_forward(s):
-    _, q, k, v = heads_of(s, False)
-
-    def run():
-        with torch.no_grad():
-            attend(q, k, v, causal=s.get("variant") == "causal")
-
-    return run
+    (q, k, v), how = attention_of(s, False)
+    return no_grad(lambda: attend(q, k, v, **how))
 
 
 def attention_backward(s):
-    x, q, k, v = heads_of(s, True)
-    o = attend(q, k, v, causal=s.get("variant") == "causal")
+    (q, k, v), how = attention_of(s, True)
+    o = attend(q, k, v, **how)
     d_o = torch.randn_like(o)
     return lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)
+
+
+def attention_decode(s):
+    """One query a sequence; keys and values as a cache has them, each head's by itself."""
+    batch, heads, n, d = s.get("batch", 1), s["heads"], s["n"], s["d"]
+    q, k, v = torch.randn(batch, heads, 1, d), torch.randn(batch, heads, n, d), torch.randn(batch, heads, n, d)
+    return no_grad(lambda: attend(q, k, v))
+
+
+def norm(s):
+    x, gain, bias = torch.randn(s["n"], s["d"]), torch.ones(s["d"]), torch.zeros(s["d"])
+    return no_grad(lambda: F.layer_norm(x, (s["d"],), gain, bias))
+
+
+def gelu(s):
+    x = torch.randn(s["n"], s["d"])
+    return no_grad(lambda: F.gelu(x))
+
+
+def update(s):
+    weight = nn.Parameter(torch.randn(s["n"], s["d"]))
+    weight.grad = torch.randn(s["n"], s["d"])
+    return adamw([weight], 1e-4).step
 
 
 def module(s, net, rows_of, backward):
@@ -138,16 +195,14 @@ def layer(s, backward):
 
 def train_step(s):
     net = Classifier(16000, 8, s["n"], s["d"], s["heads"], s["layers"], s["ffn"], 0.1)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5, weight_decay=0.01)
+    optimizer = adamw(net.parameters(), 1e-5)
     lengths = None
     batch = s.get("batch", 0)
     if s.get("variant") == "ragged":  # padded to the longest: PyTorch has no other way that trains
-        draw, left, drawn = random.Random(1), s["tokens"], []
-        while left > 0:
-            drawn.append(min(left, draw.randint(s["shortest"], s["n"])))
-            left -= drawn[-1]
-        lengths, batch = torch.tensor(drawn), len(drawn)
-    ids, target = torch.randint(0, 16000, (batch, s["n"])), torch.randint(0, 8, (batch,))
+        lengths = torch.tensor(lengths_of(s))
+        batch = len(lengths)
+    n = s["n"] if lengths is None else int(lengths.max())
+    ids, target = torch.randint(0, 16000, (batch, n)), torch.randint(0, 8, (batch,))
 
     def run():
         optimizer.zero_grad(set_to_none=True)
@@ -172,9 +227,14 @@ def encoder(s):
 if __name__ == "__main__":
     serve({
         "gemm.nt": gemm_nt,
+        "gemm.nn": gemm_nn,
         "gemm.tn": gemm_tn,
         "attention.forward": attention_forward,
         "attention.backward": attention_backward,
+        "attention.decode": attention_decode,
+        "pointwise.norm": norm,
+        "pointwise.gelu": gelu,
+        "pointwise.adamw": update,
         "layer.forward": lambda s: layer(s, False),
         "layer.both": lambda s: layer(s, True),
         "recurrence.lstm": lambda s: recurrence(s, nn.LSTM, False),

@@ -1,14 +1,20 @@
 /* What the compared programs share: they read a line of name=value words, run that case for a while, and answer with a line:
- * the median of the seconds of a pass, or "- why not". They wait in between without using the processor. */
+ * the median of the seconds of a pass and the megabytes of the process that lie in large pages (or "- why not"). They wait in
+ * between without using the processor.
+ *
+ * qkv asks for large pages for every block from 4 MiB on, so the others get them as well: the operands by turn_random, and what
+ * a library keeps for itself (packing buffers, reordered weights) by turn_large_pages after the first pass. */
 #ifndef QKV_BENCH_PEERS_TURN_H
 #define QKV_BENCH_PEERS_TURN_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
-enum { TURN_PASSES = 1000 };
+enum { TURN_PASSES = 1000, TURN_LARGE = 1 << 21, TURN_COLLAPSE = 25 /* MADV_COLLAPSE, Linux 6.1 and later */ };
 
 static inline double turn_now(void) {
     struct timespec t;
@@ -35,10 +41,42 @@ static inline int turn_ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Passes until `seconds` are over, at least three unless they take six times as long; the median. The first is not counted. */
+/* Large pages for every private block of 4 MiB or more: what comes next, and what is there already where the system can. */
+static inline void turn_large_pages(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512], rights[8], name[256];
+    unsigned long from, to, inode;
+    while (maps && fgets(line, sizeof line, maps)) {
+        name[0] = 0;
+        if (sscanf(line, "%lx-%lx %7s %*s %*s %lu %255s", &from, &to, rights, &inode, name) < 4) continue;
+        if (inode != 0 || rights[0] != 'r' || rights[1] != 'w' || (name[0] == '[' && strcmp(name, "[heap]") != 0)) continue;
+        from = (from + TURN_LARGE - 1) / TURN_LARGE * TURN_LARGE;
+        to = to / TURN_LARGE * TURN_LARGE;
+        if (to < from + 2ul * TURN_LARGE) continue;
+        madvise((void *)from, to - from, MADV_HUGEPAGE);
+        for (; from < to; from += TURN_LARGE) madvise((void *)from, TURN_LARGE, TURN_COLLAPSE); /* gives up at an empty one */
+    }
+    if (maps) fclose(maps);
+}
+
+/* Megabytes of the process in large pages; -1 where the system does not tell. */
+static inline double turn_large_mb(void) {
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    double kb = -1024;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "AnonHugePages: %lf", &kb) == 1) break;
+    if (file) fclose(file);
+    return kb / 1024;
+}
+
+/* Passes until `seconds` are over, at least three unless they take six times as long; the median. The first two are not counted:
+ * between them the library's own memory is moved to large pages. With 0 seconds one is counted. */
 static inline double turn_run(void (*pass)(void *), void *arg, double seconds) {
     static double times[TURN_PASSES];
     int count = 0;
+    pass(arg);
+    turn_large_pages();
     pass(arg);
     double begun = turn_now(), t = begun;
     while (count < TURN_PASSES && (count == 0 || t - begun < (count < 3 ? 6 * seconds : seconds))) {
@@ -51,8 +89,22 @@ static inline double turn_run(void (*pass)(void *), void *arg, double seconds) {
     return times[count / 2];
 }
 
+static inline void turn_answer(double seconds) {
+    printf("%.9g %.0f\n", seconds, turn_large_mb());
+    fflush(stdout);
+}
+
+static inline void turn_refuse(const char *why) {
+    printf("- %s\n", why);
+    fflush(stdout);
+}
+
+/* As qkv's own allocator does it: on a large page, whole ones, from 4 MiB on. */
 static inline float *turn_random(size_t n) {
-    float *p = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
+    size_t bytes = n * sizeof(float), unit = bytes >= 2ul * TURN_LARGE ? TURN_LARGE : 64;
+    bytes = (bytes + unit - 1) / unit * unit;
+    float *p = aligned_alloc(unit, bytes);
+    if (p && unit == TURN_LARGE) madvise(p, bytes, MADV_HUGEPAGE);
     unsigned x = 12345;
     for (size_t i = 0; p && i < n; i++) {
         x = x * 1664525u + 1013904223u;
