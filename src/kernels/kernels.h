@@ -178,7 +178,10 @@ typedef struct qkv_adamw {
 /* In order; in four streams at once; in two, a page of each in turn. */
 typedef enum qkv_read_way { QKV_READ_ORDER, QKV_READ_FOUR, QKV_READ_PAGES, QKV_READ_WAYS } qkv_read_way;
 
-/* X(return type, name, parameters). The one list that makes the table, and the tests' and benchmark's walk over it. */
+/* X(return type, name, parameters). The one list that makes the table, and the tests' and benchmark's walk over it.
+ *
+ * `around`: what is written goes past the caches, where there is a way. Its rows and their columns are then multiples of 64 bytes, and
+ * each half of a gated gradient's; the bits are the same. */
 #define QKV_KERNEL_LIST(X)                                                                                                         \
     /* gemm.inc */                                                                                                                 \
     /* packs rows k0..k1-1, columns n0..n1-1 of logical B[k,n]; b[l*b_row + j*b_col]; n0 a multiple of 16 */                       \
@@ -211,21 +214,23 @@ typedef enum qkv_read_way { QKV_READ_ORDER, QKV_READ_FOUR, QKV_READ_PAGES, QKV_R
     /* norm.inc: y = (x - mean) * rstd * gamma + beta; rms: mean NULL; beta may be NULL. Saves mean[rows], rstd[rows] */           \
     X(void, norm_forward,                                                                                                          \
       (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *beta, real epsilon, real *y,         \
-       int64_t ldy, real *mean, real *rstd))                                                                                       \
+       int64_t ldy, real *mean, real *rstd, bool around))                                                                          \
     /* dx = base + ... (base NULL: 0; dx may be dy or base); adds to dgamma, dbeta (NULL: none), one ascending chain a column */   \
     X(void, norm_backward,                                                                                                         \
       (int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *gamma, const real *mean, const real *rstd,              \
-       const real *dy, int64_t lddy, const real *base, int64_t ldb, real *dx, int64_t lddx, real *dgamma, real *dbeta))            \
+       const real *dy, int64_t lddy, const real *base, int64_t ldb, real *dx, int64_t lddx, real *dgamma, real *dbeta,             \
+       bool around))                                                                                                               \
     /* activation.inc; gated: x is [rows, 2*cols] = gate | up, y = act(gate) * up [rows, cols] */                                  \
-    X(void, act_forward, (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy))  \
+    X(void, act_forward,                                                                                                           \
+      (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, real *y, int64_t ldy, bool around))        \
     X(void, act_backward,                                                                                                          \
       (qkv_act act, bool gated, int64_t rows, int64_t cols, const real *x, int64_t ldx, const real *dy, int64_t lddy, real *dx,    \
-       int64_t lddx))                                                                                                              \
+       int64_t lddx, bool around))                                                                                                 \
     /* pointwise.inc */                                                                                                            \
     /* y = base + dropout(x); base NULL: 0; x, base, y may be the same buffer */                                                   \
     X(void, dropout,                                                                                                               \
       (int64_t rows, int64_t cols, const real *base, int64_t ldb, const real *x, int64_t ldx, real *y, int64_t ldy,                \
-       qkv_dropout d))                                                                                                             \
+       qkv_dropout d, bool around))                                                                                                \
     /* y = a*x + b*y; b = 0 does not read y */                                                                                     \
     X(void, axpby, (int64_t rows, int64_t cols, real a, const real *x, int64_t ldx, real b, real *y, int64_t ldy))                 \
     /* out[c0..c1) += sum over rows of x, one ascending chain a column (bias gradients, mean pooling) */                           \
@@ -235,7 +240,8 @@ typedef enum qkv_read_way { QKV_READ_ORDER, QKV_READ_FOUR, QKV_READ_PAGES, QKV_R
     X(double, sum_squares, (int64_t n, const real *x)) /* 16 lanes of real over blocks of 4096, blocks in double */                \
     /* embedding.inc */                                                                                                            \
     X(void, gather,                                                                                                                \
-      (int64_t rows, int64_t cols, const real *table, int64_t ldt, const int32_t *ids, real scale, real *y, int64_t ldy))          \
+      (int64_t rows, int64_t cols, const real *table, int64_t ldt, const int32_t *ids, real scale, real *y, int64_t ldy,           \
+       bool around))                                                                                                               \
     /* dtable[ids[r]] += scale * dy[r], r ascending, for the rows with ids[r] mod parts == part; parts is a power of two */        \
     X(void, scatter_add,                                                                                                           \
       (int64_t rows, int64_t cols, int32_t part, int32_t parts, const int32_t *ids, real scale, const real *dy, int64_t lddy,      \

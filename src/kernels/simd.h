@@ -21,6 +21,7 @@
  *   v_prefetch_write(p)          to be written
  *   v_prefetch_far(p)            into the second cache only: what lies a power of two apart shares few sets of the first
  *   v_store_around(p,x)          p a multiple of 64 bytes: past the caches where there is a way; v_around_done() when all is stored
+ *   v_put(around,p,n,x)          v_store_around, n being 16, or v_storen
  *
  *   m16                          16 truths, opaque
  *   v_lt v_le v_eq               ordered: false with a NaN
@@ -31,7 +32,7 @@
  *   m_and m_or m_not m_any(m) m_bits(m)
  *
  *   i16v                         16 unsigned 32-bit integers, wrapping
- *   i_set1 i_iota() i_add i_mul i_xor i_shr(x,constant) i_lt(a,b) (unsigned, -> m16)
+ *   i_set1 i_iota() i_add i_mul i_xor i_shl(x,constant) i_shr(x,constant) i_lt(a,b) (unsigned, -> m16)
  *   i_loadn(p,n) i_storen(p,n,x) i_select(m,a,b)
  *
  *   r_fma r_sqrt r_exp r_log     one real, the same bits as a lane of the vector word
@@ -120,6 +121,12 @@ V_INLINE real v_hmax_nan(v16 x) {
 V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
 V_INLINE void v_prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
 V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
+
+/* What is written once and read later. `around` is a constant where it is called: then all rows are of whole aligned vectors. */
+V_INLINE void v_put(const bool around, real *p, int n, v16 x) {
+    if (around) v_store_around(p, x);
+    else v_storen(p, n, x);
+}
 
 #include "kernels/simd_math.h"
 #include "kernels/simd_random.h"

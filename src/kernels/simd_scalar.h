@@ -208,6 +208,10 @@ V_INLINE i16v i_xor(i16v x, i16v y) {
     V_EACH x.a[i] ^= y.a[i];
     return x;
 }
+V_INLINE i16v i_shl(i16v x, int n) {
+    V_EACH x.a[i] <<= n;
+    return x;
+}
 V_INLINE i16v i_shr(i16v x, int n) {
     V_EACH x.a[i] >>= n;
     return x;
@@ -233,10 +237,6 @@ V_INLINE v16 v_from_bits(i16v x) {
     v16 y;
     memcpy(&y, &x, sizeof y);
     return y;
-}
-V_INLINE i16v i_shl(i16v x, int n) {
-    V_EACH x.a[i] <<= n;
-    return x;
 }
 /* Exact for lanes that are signed integers below 2^24 in magnitude. */
 V_INLINE v16 v_from_int(i16v x) {

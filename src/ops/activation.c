@@ -1,6 +1,7 @@
 #include "ops/activation.h"
 
 #include "base/par.h"
+#include "ops/around.h"
 #include "ops/split.h"
 
 typedef struct job {
@@ -9,6 +10,7 @@ typedef struct job {
     bool gated;
     qkv_mat in, out, din; /* out: y or dy */
     int64_t grain;
+    bool around;
 } job;
 
 /* FLOPs an element, exp, erf and tanh counted as 1: gelu x*0.5*(1+erf(x/sqrt2)), gelu_tanh, relu, silu. */
@@ -27,7 +29,7 @@ static void forward_chunk(void *arg, int64_t chunk, int thread) {
     (void)thread;
     qkv_range r = qkv_chunk_range(j->out.rows, j->grain, chunk);
     j->kernels->act_forward(j->act, j->gated, r.to - r.from, j->out.cols, j->in.p + r.from * j->in.ld, j->in.ld,
-                            j->out.p + r.from * j->out.ld, j->out.ld);
+                            j->out.p + r.from * j->out.ld, j->out.ld, j->around);
 }
 
 qkv_status qkv_activation_forward(qkv_exec *x, qkv_act act, bool gated, qkv_mat in, qkv_mat out) {
@@ -35,7 +37,8 @@ qkv_status qkv_activation_forward(qkv_exec *x, qkv_act act, bool gated, qkv_mat 
     double elements = (double)out.rows * (double)out.cols;
     qkv_exec_other(x, QKV_WORK_ACTIVATION, elements * (cost_forward(act) + gated), elements * (gated ? 3 : 2) * sizeof(real));
     if (x->plan || out.rows == 0) return QKV_OK;
-    job j = {.kernels = x->ctx->kernels, .act = act, .gated = gated, .in = in, .out = out, .grain = qkv_row_grain(in.cols)};
+    job j = {.kernels = x->ctx->kernels, .act = act, .gated = gated, .in = in, .out = out, .grain = qkv_row_grain(in.cols),
+             .around = qkv_around(out, in.p, NULL)};
     qkv_par(x->ctx, qkv_chunks(out.rows, j.grain), forward_chunk, &j);
     return QKV_OK;
 }
@@ -45,7 +48,7 @@ static void backward_chunk(void *arg, int64_t chunk, int thread) {
     (void)thread;
     qkv_range r = qkv_chunk_range(j->out.rows, j->grain, chunk);
     j->kernels->act_backward(j->act, j->gated, r.to - r.from, j->out.cols, j->in.p + r.from * j->in.ld, j->in.ld,
-                             j->out.p + r.from * j->out.ld, j->out.ld, j->din.p + r.from * j->din.ld, j->din.ld);
+                             j->out.p + r.from * j->out.ld, j->out.ld, j->din.p + r.from * j->din.ld, j->din.ld, j->around);
 }
 
 qkv_status qkv_activation_backward(qkv_exec *x, qkv_act act, bool gated, qkv_mat in, qkv_mat dout, qkv_mat din) {
@@ -55,7 +58,8 @@ qkv_status qkv_activation_backward(qkv_exec *x, qkv_act act, bool gated, qkv_mat
     double gate = gated ? 2 + cost_forward(act) : 0;
     qkv_exec_other(x, QKV_WORK_ACTIVATION, elements * (cost_backward(act) + 1 + gate), elements * (gated ? 5 : 3) * sizeof(real));
     if (x->plan || dout.rows == 0) return QKV_OK;
-    job j = {.kernels = x->ctx->kernels, .act = act, .gated = gated, .in = in, .out = dout, .din = din, .grain = qkv_row_grain(in.cols)};
+    job j = {.kernels = x->ctx->kernels, .act = act, .gated = gated, .in = in, .out = dout, .din = din,
+             .grain = qkv_row_grain(in.cols), .around = qkv_around(din, in.p, dout.p)};
     qkv_par(x->ctx, qkv_chunks(dout.rows, j.grain), backward_chunk, &j);
     return QKV_OK;
 }

@@ -1,6 +1,7 @@
 #include "ops/embedding.h"
 
 #include "base/par.h"
+#include "ops/around.h"
 #include "ops/split.h"
 
 typedef struct job {
@@ -10,6 +11,7 @@ typedef struct job {
     real scale;
     int64_t grain;
     int32_t parts; /* of the table, by the rows' numbers: each adds its own in order */
+    bool around;
 } job;
 
 qkv_mat qkv_embedding_table(const qkv_exec *x, int64_t param) {
@@ -27,7 +29,7 @@ static void gather_chunk(void *arg, int64_t chunk, int thread) {
     (void)thread;
     qkv_range r = qkv_chunk_range(j->rows.rows, j->grain, chunk);
     j->kernels->gather(r.to - r.from, j->rows.cols, j->table.p, j->table.ld, j->ids + r.from, j->scale, j->rows.p + r.from * j->rows.ld,
-                       j->rows.ld);
+                       j->rows.ld, j->around);
 }
 
 static qkv_status check(const qkv_exec *x, const char *what, qkv_mat table, const int32_t *ids, qkv_mat rows) {
@@ -47,7 +49,8 @@ qkv_status qkv_embedding_forward(qkv_exec *x, const char *what, qkv_mat table, c
     double elements = (double)out.rows * (double)out.cols;
     qkv_exec_other(x, QKV_WORK_EMBEDDING, scale != 1 ? elements : 0, 2 * elements * sizeof(real));
     if (x->plan || out.rows == 0) return QKV_OK;
-    job j = {x->ctx->kernels, table, out, ids, (real)scale, qkv_row_grain(out.cols), 0};
+    job j = {.kernels = x->ctx->kernels, .table = table, .rows = out, .ids = ids, .scale = (real)scale,
+             .grain = qkv_row_grain(out.cols), .around = qkv_around(out, NULL, NULL)};
     qkv_par(x->ctx, qkv_chunks(out.rows, j.grain), gather_chunk, &j);
     return QKV_OK;
 }

@@ -30,7 +30,7 @@ static void forward_chunk(void *arg, int64_t chunk, int thread) {
     for (int64_t h = 0; h < j->heads; h++)
         j->kernels->norm_forward(r.to - r.from, j->width, j->in.p + r.from * j->in.ld + h * j->width, j->in.ld, j->gain, NULL,
                                  j->epsilon, j->out.p + r.from * j->out.ld + h * j->width, j->out.ld, NULL,
-                                 j->rstd.p + h * j->rstd.ld + r.from);
+                                 j->rstd.p + h * j->rstd.ld + r.from, false);
 }
 
 qkv_status qkv_head_norm_forward(qkv_exec *x, const qkv_norm_op *n, int64_t heads, qkv_mat in, qkv_mat out, qkv_mat rstd) {
@@ -60,7 +60,7 @@ static void backward_chunk(void *arg, int64_t chunk, int thread) {
         memset(sums, 0, (size_t)j->width * sizeof(real));
         j->kernels->norm_backward(r.to - r.from, j->width, j->in.p + r.from * j->in.ld + h * j->width, j->in.ld, j->gain, NULL,
                                   j->rstd.p + h * j->rstd.ld + r.from, j->dout.p + r.from * j->dout.ld + h * j->width, j->dout.ld,
-                                  NULL, 0, j->din.p + r.from * j->din.ld + h * j->width, j->din.ld, sums, NULL);
+                                  NULL, 0, j->din.p + r.from * j->din.ld + h * j->width, j->din.ld, sums, NULL, false);
     }
 }
 

@@ -82,12 +82,12 @@ static void then_block(const gemm_job *j, qkv_range rows, qkv_range cols) {
     qkv_dropout d = t->dropout;
     switch (t->kind) {
     case QKV_THEN_NOTHING: break;
-    case QKV_THEN_ACT: j->kernels->act_forward(t->act, false, m, n, c, ldc, other, ld); break;
-    case QKV_THEN_SLOPE: j->kernels->act_backward(t->act, false, m, n, other, ld, c, ldc, c, ldc); break;
+    case QKV_THEN_ACT: j->kernels->act_forward(t->act, false, m, n, c, ldc, other, ld, false); break;
+    case QKV_THEN_SLOPE: j->kernels->act_backward(t->act, false, m, n, other, ld, c, ldc, c, ldc, false); break;
     case QKV_THEN_RESIDUAL:
         d.column = (uint32_t)cols.from;
         if (d.row_key) d.row_key += rows.from;
-        j->kernels->dropout(m, n, other, ld, c, ldc, c, ldc, d);
+        j->kernels->dropout(m, n, other, ld, c, ldc, c, ldc, d, false);
         break;
     }
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/par.h"
+#include "ops/around.h"
 #include "ops/residual.h"
 #include "ops/split.h"
 
@@ -15,6 +16,7 @@ typedef struct job {
     real *mean, *rstd;
     real epsilon;
     int64_t grain;
+    bool around;
 } job;
 
 static qkv_status check(const qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_mat out) {
@@ -30,7 +32,8 @@ static void forward_chunk(void *arg, int64_t chunk, int thread) {
     (void)thread;
     qkv_range r = qkv_chunk_range(j->in.rows, j->grain, chunk);
     j->kernels->norm_forward(r.to - r.from, j->in.cols, j->in.p + r.from * j->in.ld, j->in.ld, j->gain, j->bias, j->epsilon,
-                             j->out.p + r.from * j->out.ld, j->out.ld, j->mean ? j->mean + r.from : NULL, j->rstd + r.from);
+                             j->out.p + r.from * j->out.ld, j->out.ld, j->mean ? j->mean + r.from : NULL, j->rstd + r.from,
+                             j->around);
 }
 
 qkv_status qkv_norm_forward(qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_mat out, qkv_norm_saved *saved) {
@@ -43,7 +46,7 @@ qkv_status qkv_norm_forward(qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_m
     if (x->plan || in.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .gain = qkv_weight(x, n->gain),
              .bias = n->bias >= 0 ? qkv_weight(x, n->bias) : NULL, .mean = saved->mean.p, .rstd = saved->rstd.p,
-             .epsilon = (real)n->epsilon, .grain = qkv_row_grain(in.cols)};
+             .epsilon = (real)n->epsilon, .grain = qkv_row_grain(in.cols), .around = qkv_around(out, in.p, NULL)};
     qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), forward_chunk, &j);
     return QKV_OK;
 }
@@ -58,11 +61,12 @@ static void backward_chunk(void *arg, int64_t chunk, int thread) {
     memset(sums, 0, (size_t)j->partial.cols * sizeof(real));
     j->kernels->norm_backward(r.to - r.from, j->in.cols, row(j->in, r.from), j->in.ld, j->gain, j->mean ? j->mean + r.from : NULL,
                               j->rstd + r.from, row(j->dout, r.from), j->dout.ld, row(j->base, r.from), j->base.ld, din, j->din.ld,
-                              sums, j->partial.cols > j->in.cols ? sums + j->in.cols : NULL);
+                              sums, j->partial.cols > j->in.cols ? sums + j->in.cols : NULL, j->around && !j->dropped.p);
     if (!j->dropped.p) return;
     qkv_dropout d = j->dropout;
     if (d.row_key) d.row_key += r.from;
-    j->kernels->dropout(r.to - r.from, j->in.cols, NULL, 0, din, j->din.ld, j->dropped.p + r.from * j->dropped.ld, j->dropped.ld, d);
+    j->kernels->dropout(r.to - r.from, j->in.cols, NULL, 0, din, j->din.ld, j->dropped.p + r.from * j->dropped.ld, j->dropped.ld, d,
+                        j->around);
 }
 
 static qkv_status check_backward(const qkv_exec *x, const qkv_norm_op *n, qkv_mat in, qkv_mat dout, const qkv_mat *base, qkv_mat din,
@@ -90,6 +94,7 @@ qkv_status qkv_norm_backward_sum(qkv_exec *x, const qkv_norm_op *n, qkv_mat dout
     if (!x->plan && in.rows > 0) {
         if (base) j.base = *base;
         if (dropped) j.dropped = *dropped;
+        j.around = qkv_around(dropped ? *dropped : din, dout.p, j.base.p); /* dropping reads din at once */
         qkv_par(x->ctx, chunks, backward_chunk, &j);
         j.kernels->column_sum(chunks, 0, in.cols, j.partial.p, j.partial.ld, qkv_grad(x, n->gain));
         if (n->bias >= 0) j.kernels->column_sum(chunks, 0, in.cols, j.partial.p + in.cols, j.partial.ld, qkv_grad(x, n->bias));

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/par.h"
+#include "ops/around.h"
 #include "ops/split.h"
 
 typedef struct job {
@@ -11,6 +12,7 @@ typedef struct job {
     qkv_dropout d;
     real a, b;
     int64_t grain;
+    bool around;
 } job;
 
 static real *row(qkv_mat m, int64_t r) { return m.p ? m.p + r * m.ld : NULL; }
@@ -22,7 +24,7 @@ static void residual_chunk(void *arg, int64_t chunk, int thread) {
     qkv_dropout d = j->d;
     if (d.row_key) d.row_key += r.from;
     j->kernels->dropout(r.to - r.from, j->in.cols, row(j->base, r.from), j->base.ld, row(j->in, r.from), j->in.ld, row(j->out, r.from),
-                        j->out.ld, d);
+                        j->out.ld, d, j->around);
 }
 
 qkv_status qkv_residual_check(const qkv_exec *x, qkv_dropout d, int64_t rows) {
@@ -41,6 +43,7 @@ qkv_status qkv_residual(qkv_exec *x, const qkv_mat *base, qkv_mat in, qkv_mat ou
     if (x->plan || in.rows == 0) return QKV_OK;
     job j = {.kernels = x->ctx->kernels, .in = in, .out = out, .d = d, .grain = qkv_row_grain(in.cols)};
     if (base) j.base = *base;
+    j.around = qkv_around(out, in.p, j.base.p);
     if (d.p == 0) j.d.row_key = NULL;
     qkv_par(x->ctx, qkv_chunks(in.rows, j.grain), residual_chunk, &j);
     return QKV_OK;

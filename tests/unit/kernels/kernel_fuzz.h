@@ -61,9 +61,9 @@ static inline void fuzz_norm(const qkv_kernels *t, dice *d, record *out) {
     real *y = random_reals(d, size, 1), *dx = random_reals(d, size, 1), *mean = random_reals(d, rows, 1), *rstd = random_reals(d, rows, 1);
     real *dgamma = random_reals(d, cols, 1), *dbeta = random_reals(d, cols, 1);
     bool centered = dice_int(d, 0, 1), shifted = dice_int(d, 0, 1);
-    t->norm_forward(rows, cols, x, ld, gamma, shifted ? beta : NULL, (real)1e-5, y, ld, centered ? mean : NULL, rstd);
+    t->norm_forward(rows, cols, x, ld, gamma, shifted ? beta : NULL, (real)1e-5, y, ld, centered ? mean : NULL, rstd, false);
     t->norm_backward(rows, cols, x, ld, gamma, centered ? mean : NULL, rstd, dy, ld, dice_int(d, 0, 1) ? y : NULL, ld, dx, ld, dgamma,
-                     shifted ? dbeta : NULL);
+                     shifted ? dbeta : NULL, false);
     record_take(out, y, size), record_take(out, dx, size), record_take(out, mean, rows), record_take(out, rstd, rows);
     record_take(out, dgamma, cols), record_take(out, dbeta, cols);
     free(x), free(gamma), free(beta), free(dy);
@@ -76,8 +76,8 @@ static inline void fuzz_act(const qkv_kernels *t, dice *d, record *out) {
     qkv_act act = (qkv_act)dice_int(d, 0, 3);
     real *x = wild(d, matrix_size(rows, wide, ldx), 8), *dy = wild(d, matrix_size(rows, cols, ldy), 1);
     real *y = random_reals(d, matrix_size(rows, cols, ldy), 1), *dx = random_reals(d, matrix_size(rows, wide, ldx), 1);
-    t->act_forward(act, gated, rows, cols, x, ldx, y, ldy);
-    t->act_backward(act, gated, rows, cols, x, ldx, dy, ldy, dx, ldx);
+    t->act_forward(act, gated, rows, cols, x, ldx, y, ldy, false);
+    t->act_backward(act, gated, rows, cols, x, ldx, dy, ldy, dx, ldx, false);
     record_take(out, y, matrix_size(rows, cols, ldy)), record_take(out, dx, matrix_size(rows, wide, ldx));
     free(x), free(dy);
 }
@@ -90,7 +90,7 @@ static inline void fuzz_pointwise(const qkv_kernels *t, dice *d, record *out) {
     uint64_t keys[12];
     for (int i = 0; i < 12; i++) keys[i] = (uint64_t)dice_int(d, 0, 1 << 20);
     qkv_dropout drop = {(real)(dice_int(d, 0, 2) * 0.4), (uint64_t)dice_int(d, 0, 1 << 20), keys, 0};
-    t->dropout(rows, cols, dice_int(d, 0, 1) ? base : NULL, ld, x, ld, y, ld, drop);
+    t->dropout(rows, cols, dice_int(d, 0, 1) ? base : NULL, ld, x, ld, y, ld, drop, false);
     t->axpby(rows, cols, a, x, ld, b, z, ld);
     t->column_sum(rows, 0, cols, x, ld, sum);
     t->column_max(rows, cols, x, ld, max, which);
@@ -109,7 +109,7 @@ static inline void fuzz_embedding(const qkv_kernels *t, dice *d, record *out) {
     real *table = wild(d, matrix_size(9, cols, ld), 1), *y = random_reals(d, matrix_size(rows, cols, ld), 1), scale = (real)dice_real(d, -2, 2);
     int32_t ids[12];
     for (int i = 0; i < 12; i++) ids[i] = (int32_t)dice_int(d, 0, 8);
-    t->gather(rows, cols, table, ld, ids, scale, y, ld);
+    t->gather(rows, cols, table, ld, ids, scale, y, ld, false);
     for (int32_t p = 0; p < 4; p++) t->scatter_add(rows, cols, p, 4, ids, scale, y, ld, table, ld);
     record_take(out, table, matrix_size(9, cols, ld)), record_take(out, y, matrix_size(rows, cols, ld));
 }

@@ -28,8 +28,8 @@ static void check_plain(const qkv_kernels *t, dice *d, qkv_act act, int64_t rows
     int64_t ldx = cols + dice_int(d, 0, 3), ldy = cols + dice_int(d, 0, 3);
     real *x = inputs(d, matrix_size(rows, cols, ldx)), *dy = random_reals(d, matrix_size(rows, cols, ldy), 1);
     real *y = copy_reals(dy, matrix_size(rows, cols, ldy)), *dx = copy_reals(x, matrix_size(rows, cols, ldx));
-    t->act_forward(act, false, rows, cols, x, ldx, y, ldy);
-    t->act_backward(act, false, rows, cols, x, ldx, dy, ldy, dx, ldx);
+    t->act_forward(act, false, rows, cols, x, ldx, y, ldy, false);
+    t->act_backward(act, false, rows, cols, x, ldx, dy, ldy, dx, ldx, false);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < cols; c++) {
             double a = x[r * ldx + c], g = dy[r * ldy + c];
@@ -46,8 +46,8 @@ static void check_gated(const qkv_kernels *t, dice *d, qkv_act act, int64_t rows
     int64_t ldx = 2 * cols + dice_int(d, 0, 3), ldy = cols + dice_int(d, 0, 3);
     real *x = inputs(d, matrix_size(rows, 2 * cols, ldx)), *dy = random_reals(d, matrix_size(rows, cols, ldy), 1);
     real *y = copy_reals(dy, matrix_size(rows, cols, ldy)), *dx = copy_reals(x, matrix_size(rows, 2 * cols, ldx));
-    t->act_forward(act, true, rows, cols, x, ldx, y, ldy);
-    t->act_backward(act, true, rows, cols, x, ldx, dy, ldy, dx, ldx);
+    t->act_forward(act, true, rows, cols, x, ldx, y, ldy, false);
+    t->act_backward(act, true, rows, cols, x, ldx, dy, ldy, dx, ldx, false);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
             double gate = x[r * ldx + c], up = x[r * ldx + cols + c], g = dy[r * ldy + c], a = reference(act, gate);
@@ -80,8 +80,8 @@ static void far_out_and_nan(void **state) {
     FOR_EACH_TABLE(t)
         for (int a = 0; a < 4; a++) {
             real y[8], dx[8], one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-            t->act_forward(acts[a], false, 1, 8, x, 8, y, 8);
-            t->act_backward(acts[a], false, 1, 8, x, 8, one, 8, dx, 8);
+            t->act_forward(acts[a], false, 1, 8, x, 8, y, 8, false);
+            t->act_backward(acts[a], false, 1, 8, x, 8, one, 8, dx, 8, false);
             for (int i = 0; i < 8; i++) check_near(y[i], want[i], 0, t, "y", i);
             for (int i = 0; i < 6; i++) check_near(dx[i], slopes[i], 0, t, "dx", i);
             assert_true(isnan(dx[6]));
@@ -95,8 +95,8 @@ static void the_two_gelus(void **state) {
         double most = 0;
         for (int i = -400; i <= 400; i++) {
             real x = (real)(i * 0.01), a, b;
-            t->act_forward(QKV_KERNEL_GELU, false, 1, 1, &x, 1, &a, 1);
-            t->act_forward(QKV_KERNEL_GELU_TANH, false, 1, 1, &x, 1, &b, 1);
+            t->act_forward(QKV_KERNEL_GELU, false, 1, 1, &x, 1, &a, 1, false);
+            t->act_forward(QKV_KERNEL_GELU_TANH, false, 1, 1, &x, 1, &b, 1, false);
             most = fmax(most, fabs((double)a - (double)b));
         }
         assert_true(most > 2e-4 && most < 6e-4);

@@ -73,13 +73,13 @@ static void row_kernels(void **state) {
             real *x = random_reals(&d, 2 * n, 1), *y = random_reals(&d, 2 * n, 1), *w = random_reals(&d, cols, 1), mean[9], rstd[9], loss[9];
             int32_t ids[9] = {0};
             qkv_counted = (qkv_counts){0};
-            counting->norm_forward(rows, cols, x, cols, w, w, 1, y, cols, mean, rstd);
+            counting->norm_forward(rows, cols, x, cols, w, w, 1, y, cols, mean, rstd, false);
             check_counts("layer norm", rows, cols, (per){2, 4, 0}, (per){0, 31, 0});
-            counting->norm_forward(rows, cols, x, cols, w, NULL, 1, y, cols, NULL, rstd);
+            counting->norm_forward(rows, cols, x, cols, w, NULL, 1, y, cols, NULL, rstd, false);
             check_counts("rms norm", rows, cols, (per){2, 3, 0}, (per){0, 16, 0});
-            counting->act_forward(QKV_KERNEL_GELU, false, rows, cols, x, cols, y, cols);
+            counting->act_forward(QKV_KERNEL_GELU, false, rows, cols, x, cols, y, cols, false);
             check_counts("gelu", rows, cols, (per){0, 1, 1}, (per){0, 0, 0});
-            counting->act_forward(QKV_KERNEL_SILU, true, rows, cols, x, 2 * cols, y, cols);
+            counting->act_forward(QKV_KERNEL_SILU, true, rows, cols, x, 2 * cols, y, cols, false);
             check_counts("gated silu", rows, cols, (per){0, 2, 1}, (per){0, 0, 0});
             counting->axpby(rows, cols, 2, x, cols, 3, y, cols);
             check_counts("axpby", rows, cols, (per){1, 1, 0}, (per){0, 0, 0});

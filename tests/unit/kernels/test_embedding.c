@@ -14,7 +14,7 @@ static void gather_and_scatter(void **state) {
                 real *want = copy_reals(table, matrix_size(VOCAB, n, ldt));
                 int32_t ids[MOST_ROWS];
                 for (int64_t r = 0; r < rows; r++) ids[r] = (int32_t)dice_int(&d, 0, VOCAB - 1); /* some twice */
-                t->gather(rows, n, table, ldt, ids, scale, y, ldy);
+                t->gather(rows, n, table, ldt, ids, scale, y, ldy, false);
                 for (int32_t p = 0; p < (rows > 6 ? 2 : 1); p++) t->scatter_add(rows, n, p, rows > 6 ? 2 : 1, ids, scale, dy, ldy, dtable, ldt);
                 for (int64_t r = 0; r < rows; r++) {
                     for (int64_t c = 0; c < n; c++) assert_true(y[r * ldy + c] == scale * table[ids[r] * ldt + c]);

@@ -41,7 +41,7 @@ static void check_forward(const qkv_kernels *t, const norm_case *c, double slack
     real *y = copy_reals(c->dy, size), *mean = must_alloc((size_t)c->rows * sizeof *mean), *rstd = must_alloc((size_t)c->rows * sizeof *rstd);
     double *want = must_alloc((size_t)c->cols * sizeof *want), m, s;
     t->norm_forward(c->rows, c->cols, c->x, c->ldx, c->gamma, c->with_beta ? c->beta : NULL, (real)c->epsilon, y, c->ldy,
-                    c->centered ? mean : NULL, rstd);
+                    c->centered ? mean : NULL, rstd, false);
     for (int64_t r = 0; r < c->rows; r++) {
         double *x = row_of(c->x + r * c->ldx, c->cols);
         reference_row(c, x, &m, &s, want);
@@ -88,7 +88,7 @@ static void a_constant_row_gives_beta(void **state) {
     FOR_EACH_TABLE(t) {
         real x[20], gamma[20], beta[20], y[20], mean, rstd;
         for (int i = 0; i < 20; i++) x[i] = 4, gamma[i] = 2, beta[i] = (real)i;
-        t->norm_forward(1, 20, x, 20, gamma, beta, (real)1e-5, y, 20, &mean, &rstd);
+        t->norm_forward(1, 20, x, 20, gamma, beta, (real)1e-5, y, 20, &mean, &rstd, false);
         check_same(y, beta, 20, t, "y");
     }
 }
@@ -104,12 +104,14 @@ static void backward_against_differences(void **state) {
             c.epsilon = 0.1; /* so that the row of one column has a slope worth testing, in the RMS case */
             int64_t size = matrix_size(c.rows, c.cols, c.ldy);
             real *y = copy_reals(c.dy, size), *dx = copy_reals(c.dy, size), *past = copy_reals(c.dy, size), mean[5], rstd[5], unused[40] = {0};
-            t->norm_forward(c.rows, c.cols, c.x, c.ldx, c.gamma, c.beta, (real)c.epsilon, y, c.ldy, c.centered ? mean : NULL, rstd);
+            t->norm_forward(c.rows, c.cols, c.x, c.ldx, c.gamma, c.beta, (real)c.epsilon, y, c.ldy, c.centered ? mean : NULL, rstd,
+                            false);
             /* dx is dy here: in place is promised */
             const real *center = c.centered ? mean : NULL;
-            t->norm_backward(c.rows, c.cols, c.x, c.ldx, c.gamma, center, rstd, dx, c.ldy, NULL, 0, dx, c.ldy, unused, NULL);
+            t->norm_backward(c.rows, c.cols, c.x, c.ldx, c.gamma, center, rstd, dx, c.ldy, NULL, 0, dx, c.ldy, unused, NULL, false);
             /* and what comes past the norm, added in place */
-            t->norm_backward(c.rows, c.cols, c.x, c.ldx, c.gamma, center, rstd, c.dy, c.ldy, past, c.ldy, past, c.ldy, unused, NULL);
+            t->norm_backward(c.rows, c.cols, c.x, c.ldx, c.gamma, center, rstd, c.dy, c.ldy, past, c.ldy, past, c.ldy, unused, NULL,
+                             false);
             for (int64_t r = 0; r < c.rows; r++)
                 for (int64_t i = 0; i < c.cols; i++)
                     assert_true(same_bits(past[r * c.ldy + i], c.dy[r * c.ldy + i] + dx[r * c.ldy + i]));
@@ -145,7 +147,7 @@ static void gradients_of_gamma_and_beta(void **state) {
             for (int r = 0; r < 9; r++) mean[r] = (real)dice_real(&d, -1, 1), rstd[r] = (real)dice_real(&d, 0, 2);
             const real *m = c.centered ? mean : NULL;
             t->norm_backward(c.rows, c.cols, c.x, c.ldx, c.gamma, m, rstd, c.dy, c.ldy, NULL, 0, dx, c.ldy, dgamma,
-                             c.with_beta ? dbeta : NULL);
+                             c.with_beta ? dbeta : NULL, false);
             for (int64_t i = 0; i < c.cols; i++) {
                 double g = c.gamma[i], b = c.beta[i];
                 for (int64_t r = 0; r < c.rows; r++) {
@@ -169,7 +171,7 @@ static void nan_stays_in_its_row(void **state) {
         norm_case c = case_make(&d, 6, 35, true, 0);
         real y[6 * 40], mean[6], rstd[6];
         c.x[2 * c.ldx + 34] = (real)NAN;
-        t->norm_forward(6, 35, c.x, c.ldx, c.gamma, c.beta, (real)1e-5, y, 40, mean, rstd);
+        t->norm_forward(6, 35, c.x, c.ldx, c.gamma, c.beta, (real)1e-5, y, 40, mean, rstd, false);
         for (int r = 0; r < 6; r++)
             for (int i = 0; i < 35; i++) assert_int_equal(isnan(y[r * 40 + i]) != 0, r == 2);
         case_free(&c);

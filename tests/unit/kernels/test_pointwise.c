@@ -92,9 +92,9 @@ static void dropout_of_nothing_is_the_sum(void **state) {
     FOR_EACH_TABLE(t) {
         dice d = {5, 0};
         real *x = random_reals(&d, 3 * 20, 1), *base = random_reals(&d, 3 * 20, 1), y[60];
-        t->dropout(3, 20, base, 20, x, 20, y, 20, (qkv_dropout){0});
+        t->dropout(3, 20, base, 20, x, 20, y, 20, (qkv_dropout){0}, false);
         for (int i = 0; i < 60; i++) assert_true(y[i] == base[i] + x[i]);
-        t->dropout(3, 20, NULL, 0, x, 20, y, 20, (qkv_dropout){0});
+        t->dropout(3, 20, NULL, 0, x, 20, y, 20, (qkv_dropout){0}, false);
         check_same(y, x, 60, t, "y");
         free(x), free(base);
     }
@@ -108,8 +108,8 @@ static void dropout_repeats_itself(void **state) {
         const uint64_t rows[3] = {7, 1u << 20, 3};
         qkv_dropout drop = {(real)0.3, 99, rows, 0};
         real *x = random_reals(&d, 3 * 50, 1), *base = random_reals(&d, 3 * 50, 1), y[150], z[150], one[37];
-        t->dropout(3, 50, NULL, 0, x, 50, y, 50, drop);
-        t->dropout(3, 50, base, 50, x, 50, z, 50, drop);
+        t->dropout(3, 50, NULL, 0, x, 50, y, 50, drop, false);
+        t->dropout(3, 50, base, 50, x, 50, z, 50, drop, false);
         int kept = 0;
         for (int i = 0; i < 150; i++) {
             if (y[i] != 0) check_near(y[i], x[i] / (1 - (double)drop.p), 4 * EPSILON, t, "y", i), kept++;
@@ -117,18 +117,18 @@ static void dropout_repeats_itself(void **state) {
         }
         assert_in_range(kept, 80, 130);
         drop.row_key = rows + 2;
-        t->dropout(1, 37, NULL, 0, x + 100, 50, one, 37, drop);
+        t->dropout(1, 37, NULL, 0, x + 100, 50, one, 37, drop, false);
         check_same(one, y + 100, 37, t, "a row alone");
         drop.column = 13;
-        t->dropout(1, 37, NULL, 0, x + 113, 50, one, 37, drop);
+        t->dropout(1, 37, NULL, 0, x + 113, 50, one, 37, drop, false);
         check_same(one, y + 113, 37, t, "columns from the thirteenth");
         drop.column = 0;
         memcpy(z, x, sizeof z);
         drop.row_key = rows;
-        t->dropout(3, 50, z, 50, z, 50, z, 50, drop); /* all three the same buffer */
+        t->dropout(3, 50, z, 50, z, 50, z, 50, drop, false); /* all three the same buffer */
         for (int i = 0; i < 150; i++) assert_true(z[i] == x[i] + y[i]);
         x[149] = (real)NAN, x[148] = (real)NAN; /* a dropped NaN is gone, a kept one stays */
-        t->dropout(3, 50, NULL, 0, x, 50, z, 50, drop);
+        t->dropout(3, 50, NULL, 0, x, 50, z, 50, drop, false);
         for (int i = 148; i < 150; i++) assert_int_equal(isnan(z[i]) != 0, y[i] != 0);
         free(x), free(base);
     }
@@ -148,8 +148,8 @@ static void dropout_looks_random(void **state) {
         static const double ps[] = {0.1, 0.5, 0.9};
         for (int q = 0; q < 3; q++) {
             double p = ps[q], keep = 1 - p, n = ROWS * COLS;
-            t->dropout(ROWS, COLS, NULL, 0, one, COLS, a, COLS, (qkv_dropout){(real)p, 1, rows, 0});
-            t->dropout(ROWS, COLS, NULL, 0, one, COLS, b, COLS, (qkv_dropout){(real)p, 2, rows, 0});
+            t->dropout(ROWS, COLS, NULL, 0, one, COLS, a, COLS, (qkv_dropout){(real)p, 1, rows, 0}, false);
+            t->dropout(ROWS, COLS, NULL, 0, one, COLS, b, COLS, (qkv_dropout){(real)p, 2, rows, 0}, false);
             double mean = 0, right = 0, down = 0, keys = 0, row_spread = 0, column_spread = 0;
             for (int i = 0; i < ROWS * COLS; i++) {
                 double u = (a[i] != 0) - keep;

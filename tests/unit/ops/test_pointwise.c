@@ -2,6 +2,8 @@
 #include "ops.h"
 
 #include "ops/activation.h"
+#include "ops/around.h"
+#include "ops/embedding.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/residual.h"
@@ -245,8 +247,44 @@ static void norm_with_what_is_beside_it(void **state) {
     ops_end(bench);
 }
 
+/* What is stored past the caches: a large output of whole lines that is no operand. */
+static void what_goes_around(void **state) {
+    (void)state;
+    real *p = aligned_alloc(64, 1024), *const in = p + 16;
+    const int64_t cols = 256, most = QKV_AROUND_BYTES / (cols * (int64_t)sizeof(real));
+    const qkv_mat large = {p, most + 1, cols, cols};
+    assert_true(qkv_around(large, in, NULL));
+    assert_true(qkv_around((qkv_mat){p, most + 1, cols, cols + 16}, in, in));
+    assert_false(qkv_around(qkv_mat_rows(large, 0, most), in, NULL));
+    assert_false(qkv_around(large, p, NULL));
+    assert_false(qkv_around(large, in, p));
+    assert_false(qkv_around((qkv_mat){p + 1, most + 1, cols, cols}, in, NULL));
+    assert_false(qkv_around((qkv_mat){p, most + 1, cols, cols + 1}, in, NULL));
+    assert_false(qkv_around((qkv_mat){p, 2 * most, cols - 16, cols}, in, NULL)); /* half of it is no whole lines */
+    free(p);
+}
+
+/* The op itself, with chunks of several threads. */
+static void large_rows_of_a_table(void **state) {
+    (void)state;
+    enum { COLS = 512, ROWS = QKV_AROUND_BYTES / (COLS * (int)sizeof(real)) + 3, TABLE = 7 };
+    ops_bench one, *bench = &one;
+    ops_start(bench, 3);
+    ops_ready(bench, 1 << 16);
+    qkv_mat table = ops_mat(TABLE, COLS, COLS, 3), out = ops_mat(ROWS, COLS, COLS, 4);
+    int32_t *ids = malloc(ROWS * sizeof *ids);
+    for (int i = 0; i < ROWS; i++) ids[i] = (int32_t)qkv_below(qkv_key2(5, (uint64_t)i), TABLE);
+    assert_true(qkv_around(out, NULL, NULL));
+    OPS_OK(qkv_embedding_forward(&bench->x, "table", table, ids, 1, out));
+    for (int i = 0; i < ROWS; i++) assert_memory_equal(out.p + i * COLS, table.p + ids[i] * COLS, COLS * sizeof(real));
+    ops_untouched(out);
+    free(table.p), free(out.p), free(ids);
+    ops_end(bench);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(norms), cmocka_unit_test(activations), cmocka_unit_test(dropout), cmocka_unit_test(losses),
-                                       cmocka_unit_test(norm_with_what_is_beside_it)};
+                                       cmocka_unit_test(norm_with_what_is_beside_it), cmocka_unit_test(what_goes_around),
+                                       cmocka_unit_test(large_rows_of_a_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
