@@ -89,6 +89,7 @@ class Wanted:
     def __init__(self, everything):
         self.cases = everything["cases"]
         isa = everything["machine"]["isa"]
+        self.fma = {c["threads"]: c["fma_gflops"] for c in everything["machine"]["ceilings"]}
         self.less = 0 if isa == "avx512" else NARROWER
 
     def of(self, case):
@@ -206,13 +207,17 @@ def others(cases, wanted):
         for t in threads:
             row += [rate(by[t]), "%.0f %%" % (100 * by[t]["share"])] if t in by else ["", ""]
         if len(threads) > 1:
-            row.append("%.2f" % speed_up(by, threads) if len(by) == len(threads) else "")
+            row.append("%.2f" % speed_up(by, threads, wanted.fma) if len(by) == len(threads) else "")
         rows.append(row + [both([wanted.of(by[t]) if t in by else None for t in threads])])
     table(head + ["wanted"], rows)
 
 
-def speed_up(by, threads):
-    return by[threads[0]]["median_s"] / by[threads[-1]]["median_s"]
+def speed_up(by, threads, ceiling):
+    """Where arithmetic binds, by the shares: a host that gives one core only for a while takes it from the ceiling beside, too."""
+    one, more = by[threads[0]], by[threads[-1]]
+    if one["bound"] == more["bound"] == "arithmetic":
+        return more["share"] / one["share"] * ceiling[threads[-1]] / ceiling[threads[0]]
+    return one["median_s"] / more["median_s"]
 
 
 def slow_pair(by, wanted):
@@ -221,7 +226,7 @@ def slow_pair(by, wanted):
         return []
     one, two = wanted.of(by[1]), wanted.of(by[2])
     least = min(SPEED_UP, 2 * two / one) if one and two else SPEED_UP
-    gain = speed_up(by, [1, 2])
+    gain = speed_up(by, [1, 2], wanted.fma)
     return ["%.2f times as fast with 2 threads (%.2f wanted)" % (gain, least)] if gain < least - 0.005 else []
 
 

@@ -119,14 +119,17 @@ static int64_t even_columns(int64_t n, int64_t most) {
 /* Blocks of 96 rows by up to 512 columns, so that what is read of A is used often; smaller while there are too few of them to
  * share out evenly, but no block below half of SMALL: waking a thread must cost less than it brings, and where two cores share no
  * cache each line handed over costs as much as two thousand multiply-adds. So a product below SMALL is cut into two blocks of whole
- * rows at most, which stay where they are from one product to the next, and below TINY it stays whole. Heights are multiples of 12,
- * so that register tiles of 4 and 6 rows come out even. */
+ * rows at most, which stay where they are from one product to the next, and below TINY it stays whole. Few rows wait for their weights: they
+ * are cut into two blocks of columns where these are large. Heights are multiples of 12, so that register tiles of 4 and 6 rows come out
+ * even. */
 static void gemm_blocks(gemm_job *j) {
     const double TINY = 1e6, SMALL = 4e6, k = (double)(j->g.k > 0 ? j->g.k : 1), work = (double)j->g.m * (double)j->n * k;
-    const int64_t MANY = 32;
+    const double LARGE = 5e5; /* weights */
+    const int64_t MANY = 32, FEW = 24;
     j->bm = j->g.m > 0 ? j->g.m : 1;
     j->bn = j->n > 0 ? qkv_chunks(j->n, QKV_PANEL) * QKV_PANEL : QKV_PANEL;
-    if (work >= TINY && work < SMALL && j->g.m >= 24) j->bm = qkv_chunks(qkv_chunks(j->g.m, 2), 12) * 12;
+    if (work >= TINY && work < SMALL && j->g.m >= FEW) j->bm = qkv_chunks(qkv_chunks(j->g.m, 2), 12) * 12;
+    if (work < SMALL && j->g.m < FEW && (double)j->n * k >= LARGE) j->bn = even_columns(j->n, qkv_chunks(j->n, 2));
     if (work >= SMALL) {
         j->bm = 96;
         for (int64_t most = 512; most >= STRIP; most /= 2) {
