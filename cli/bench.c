@@ -130,6 +130,7 @@ static int measure_machine(bench_run *run) {
             cli_say("warning: %s; memory is not measured", qkv_message(run->ctx[i]));
             status = qkv_machine_measure(run->ctx[i], 0.2, 0, &run->machine[i]);
         }
+        if (status == QKV_STOPPED) return CLI_SIGNAL + cli_signals_got();
         if (status != QKV_OK) return cli_fail(run->ctx[i], status);
     }
     if (run->options.dtype == QKV_BENCH_BF16 && !(run->machine[0].bf16_gflops > 0))
@@ -228,13 +229,14 @@ static int measure(bench_run *run, const qkv_bench_case *cases, int64_t count) {
     cli_signals_stoppable();
     cli_signals_phase(CLI_MEASURES);
     int code = measure_machine(run);
+    if (code > CLI_SIGNAL) cli_say("stopped before the machine was measured");
     if (code != CLI_GO_ON) return code;
     if (wants_table(run) && count > 0) bench_heading(&run->columns);
     code = printed(code);
     for (int64_t i = 0; i < count && code == CLI_GO_ON; i++)
         code = cli_signals_got() ? CLI_SIGNAL + cli_signals_got() : one_case(run, &cases[i]);
     if (code == CLI_GO_ON) code = CLI_DONE;
-    if (cli_signals_got()) cli_say("stopped; %s of %s are done", cli_count(run->done).s, cli_of(run->all, "case").s);
+    if (cli_signals_got() && code != CLI_DONE) cli_say("stopped; %s of %s %s done", cli_count(run->done).s, cli_of(run->all, "case").s, run->all == 1 ? "is" : "are");
     return run->values->json && (code == CLI_DONE || code > CLI_SIGNAL) ? write_json(run, code) : code;
 }
 
@@ -247,7 +249,9 @@ static int bench(const cli_verb *verb, bench_run *run) {
         qkv_status status = qkv_bench_list(run->ctx[0], &run->options, &cases, &count);
         if (status != QKV_OK) return cli_wrong_use(verb, "%s", qkv_message(run->ctx[0]));
     }
-    if (run->values->list)
+    if (run->values->list && run->values->json)
+        code = cli_wrong_use(verb, "--list measures nothing, so there is nothing for --json");
+    else if (run->values->list)
         code = list_cases(run, cases, count);
     else if ((code = any_fits(run, cases, count)) == CLI_GO_ON && run->values->json && wants_table(run))
         code = cli_check_place(run->values->json, "JSON"); /* not after ten minutes */

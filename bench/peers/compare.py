@@ -275,7 +275,7 @@ def shape_of(case):
         if size == "variant":
             words.append(value.replace("_", " ") if value != "window" else "")
         elif size == "layout":
-            words.append("head by head")
+            words.append("layout heads")
         else:
             words.append("%s %s" % (size, value) if size != "window" else "window %s,%s" % (value, value))
     return name, " ".join(filter(None, words))

@@ -4,8 +4,8 @@
  *
  * Memory beyond the caller's buffers is linear in the lengths (tiles with an online softmax: Dao et al. 2022); the context
  * keeps up to 64 MiB of it for the next call. No n x n matrix is formed; the log-sum-exp of each row is what the backward
- * pass needs. The result has the same bits for any number of threads, any batch around a sequence and every instruction
- * set. */
+ * pass needs. The result has the same bits for any number of threads, any batch around a sequence (but for dropout, which draws by the
+ * number of the sequence) and every instruction set. */
 #ifndef QKV_ATTENTION_H
 #define QKV_ATTENTION_H
 

@@ -61,30 +61,30 @@ static void measure_arithmetic(const qkv_ctx *ctx, qkv_ceilings *c, double secon
     machine->fma_gflops = all > most ? most : all < core ? core : all;
 }
 
-static double best(qkv_ceilings *c, qkv_stream kind, int64_t bytes, double seconds) {
+static double best(const qkv_ctx *ctx, qkv_ceilings *c, qkv_stream kind, int64_t bytes, double seconds) {
     double most = 0, t0 = qkv_now();
     do {
         double rate = 1e-9 * qkv_ceiling_bytes(c, kind, bytes);
         if (rate > most) most = rate;
-    } while (qkv_now() - t0 < seconds);
+    } while (qkv_now() - t0 < seconds && !qkv_stop_asked(ctx));
     return most;
 }
 
 /* A copy goes round in two buffers. */
-static void measure_bytes(qkv_ceilings *c, int64_t working_set, double seconds, qkv_bandwidth *b) {
-    b->read_gbs = best(c, QKV_STREAM_READ, working_set, seconds / 3);
-    b->copy_gbs = best(c, QKV_STREAM_COPY, working_set / 2, seconds / 3);
-    b->update_gbs = best(c, QKV_STREAM_UPDATE, working_set, seconds / 3);
+static void measure_bytes(const qkv_ctx *ctx, qkv_ceilings *c, int64_t working_set, double seconds, qkv_bandwidth *b) {
+    b->read_gbs = best(ctx, c, QKV_STREAM_READ, working_set, seconds / 3);
+    b->copy_gbs = best(ctx, c, QKV_STREAM_COPY, working_set / 2, seconds / 3);
+    b->update_gbs = best(ctx, c, QKV_STREAM_UPDATE, working_set, seconds / 3);
 }
 
 static void measure_bandwidths(const qkv_ctx *ctx, qkv_ceilings *c, double seconds, qkv_machine *machine) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && !qkv_stop_asked(ctx); i++) {
         int64_t bytes = machine->cache[i].bytes, cores = ctx->threads;
         if (bytes == 0) continue;
         /* Half of it, beside what else is there. The first two levels belong to a core each, the third to all of them. */
-        measure_bytes(c, i < 2 ? bytes / 2 * cores : bytes / 2, seconds / 4, &machine->cache[i]);
+        measure_bytes(ctx, c, i < 2 ? bytes / 2 * cores : bytes / 2, seconds / 4, &machine->cache[i]);
     }
-    measure_bytes(c, machine->memory.bytes, seconds / 4, &machine->memory);
+    measure_bytes(ctx, c, machine->memory.bytes, seconds / 4, &machine->memory);
 }
 
 qkv_status qkv_machine_measure(qkv_ctx *ctx, double seconds, int bandwidth, qkv_machine *machine) {
@@ -96,7 +96,7 @@ qkv_status qkv_machine_measure(qkv_ctx *ctx, double seconds, int bandwidth, qkv_
     QKV_TRY(qkv_ceilings_open(ctx, machine->memory.bytes, &c));
     for (int i = 0; bandwidth && i < 3; i++) machine->cache[i].bytes = qkv_cpu_cache(i + 1);
     measure_arithmetic(ctx, c, bandwidth ? seconds / 2 : seconds, machine);
-    if (bandwidth) measure_bandwidths(ctx, c, seconds / 2, machine);
+    if (bandwidth && !qkv_stop_asked(ctx)) measure_bandwidths(ctx, c, seconds / 2, machine);
     qkv_ceilings_close(c);
-    return QKV_OK;
+    return qkv_stop_asked(ctx) ? qkv_fail(ctx, QKV_STOPPED, "stopped while the machine was measured") : QKV_OK;
 }

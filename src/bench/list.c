@@ -386,7 +386,7 @@ static qkv_status resize(qkv_ctx *ctx, const qkv_bench_options *o, const char *w
     l->count = kept;
     if (kept == 0)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT,
-                        o->layout != -1 ? "layout is of attention.decode alone; it has no windows and no dropout"
+                        o->layout != -1 ? "layout is of attention.decode, which has no windows, patterns and no dropout"
                                         : "windows, global tokens, random blocks and dropout are of attention.forward and "
                                           "attention.backward, not of attention.decode");
     return QKV_OK;

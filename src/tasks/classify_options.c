@@ -240,7 +240,9 @@ static qkv_status check_globals(qkv_ctx *ctx, const qkv_classify_options *o) {
     bool separator;
     if (!memchr(o->global_at, 0, sizeof o->global_at) || !memchr(o->global_token, 0, sizeof o->global_token))
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global-at or global-token is not ended by a NUL");
-    QKV_TRY(qkv_numbers_check(ctx, "global-at", o->global_at, o->max_length - 1));
+    const qkv_config lengths = {.segment = (qkv_segmentation)o->segment, .segment_length = o->segment_length, .max_length = o->max_length};
+    const int64_t segment = qkv_config_segment_length(&lengths); /* places count from its beginning */
+    QKV_TRY(qkv_numbers_check(ctx, "global-at", o->global_at, (segment > 0 ? segment : o->max_length) - 1));
     QKV_TRY(qkv_global_tokens_count(ctx, o->global_token, &tokens, &separator));
     if (separator && !o->pair)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "global-token: <sep> parts the two texts of a pair, and without pair there is none");

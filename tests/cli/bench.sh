@@ -118,7 +118,7 @@ has err 'global tokens without a window: every token sees all anyway'
 run 2 bench attention.decode --dropout 0.1
 has err 'dropout are of attention\.forward and attention\.backward, not of attention\.decode'
 run 2 bench attention.forward --layout heads
-has err 'layout is of attention\.decode alone'
+has err 'layout is of attention\.decode, which has no windows'
 run 2 bench gemm --layout heads
 run 2 bench attention.decode --layout columns
 has err '--layout=columns: expected rows or heads'
@@ -176,6 +176,18 @@ for signal in INT:130 TERM:143; do
     at_least "peak in the JSON of a stopped run" "$(json j machine.ceilings.0.fma_gflops)" 1e-6
     is "stopped" "$(json j stopped)" true
 done
+
+# While the machine is measured, too.
+last='qkv bench peak, then INT'
+"$QKV" bench peak > out 2> err &
+pid=$!
+sleep 0.5
+kill -INT $pid
+wait $pid
+is 'exit code of ceilings that are stopped' $? 130
+
+run 2 bench --list --json j
+has err '--list measures nothing'
 
 # Killed, it leaves the file that was there.
 mkdir place

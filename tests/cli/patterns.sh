@@ -137,6 +137,7 @@ done << 'END'
 --window 4,4 --random-blocks 2 --dilation 2|random_blocks=2 and dilation=2
 --window 4,4 --block 16|block=16 is of random_blocks
 --window 4,4 --global-at 3,x|global-at=3,x: expected up to 16 whole numbers from 0 to
+--window 4,4 --segment tokens --segment-length 6 --global-at 6|global-at=6: expected up to 16 whole numbers from 0 to 5
 --window 4,4 --max-length 8 --global-at 8|global-at=8: expected up to 16 whole numbers from 0 to 7
 --window 4,4 --global-token to-and-fro|global-token: "to-and-fro" is no token of this tokenizer, which cuts it into
 --window 4,4 --global-token a\q|behind a backslash stands n, t, s
