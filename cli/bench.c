@@ -236,7 +236,8 @@ static int measure(bench_run *run, const qkv_bench_case *cases, int64_t count) {
     for (int64_t i = 0; i < count && code == CLI_GO_ON; i++)
         code = cli_signals_got() ? CLI_SIGNAL + cli_signals_got() : one_case(run, &cases[i]);
     if (code == CLI_GO_ON) code = CLI_DONE;
-    if (cli_signals_got() && code != CLI_DONE) cli_say("stopped; %s of %s %s done", cli_count(run->done).s, cli_of(run->all, "case").s, run->all == 1 ? "is" : "are");
+    if (cli_signals_got() && code != CLI_DONE)
+        cli_say("stopped; %s of %s %s done", cli_count(run->done).s, cli_of(run->all, "case").s, run->all == 1 ? "is" : "are");
     return run->values->json && (code == CLI_DONE || code > CLI_SIGNAL) ? write_json(run, code) : code;
 }
 
