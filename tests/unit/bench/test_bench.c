@@ -266,7 +266,7 @@ static void what_makes_no_sense_is_refused_with_its_number(void **state) {
     refused(&f, &o, "not of attention.decode");
     o = options("attention.forward");
     o.layout = QKV_BENCH_HEADS;
-    refused(&f, &o, "layout is of attention.decode alone");
+    refused(&f, &o, "layout is of attention.decode, which has no windows");
     o.layout = 2;
     refused(&f, &o, "layout=2");
     /* sizes of a case that no list gives */
