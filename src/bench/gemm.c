@@ -11,14 +11,18 @@ typedef struct product {
     qkv_mat in, out, din;
 } product;
 
+static qkv_status weight(qkv_bench_job *job, product *p, int64_t rows, int64_t cols, bool gradient) {
+    const qkv_param_kind kind = {.std = 0.05, .matrix = true};
+    p->linear.bias = -1;
+    QKV_TRY(qkv_reg_add(&job->reg, "", "weight", rows, cols, kind, &p->linear.weight));
+    return qkv_bench_weights(job, gradient);
+}
+
 /* nt: out[m,n] = in[m,k] W', W [n,k], packed beforehand as in a frozen model, or in every pass. */
 static qkv_status nt_make(qkv_bench_job *job) {
     product *p = job->self;
     const qkv_bench_case *c = job->c;
-    p->linear.bias = -1;
-    qkv_param_kind kind = {.std = 0.05, .matrix = true};
-    QKV_TRY(qkv_reg_add(&job->reg, "", "weight", c->n, c->k, kind, &p->linear.weight));
-    QKV_TRY(qkv_bench_weights(job, false));
+    QKV_TRY(weight(job, p, c->n, c->k, false));
     if (strcmp(c->variant, "packing included") != 0) QKV_TRY(qkv_bench_pack(job));
     QKV_TRY(qkv_bench_mat(job, c->m, c->k, QKV_BENCH_RANDOM, &p->in));
     QKV_TRY(qkv_bench_mat(job, c->m, c->n, QKV_BENCH_ZERO, &p->out));
@@ -35,10 +39,7 @@ static qkv_status nt_pass(qkv_bench_job *job) {
 static qkv_status nn_make(qkv_bench_job *job) {
     product *p = job->self;
     const qkv_bench_case *c = job->c;
-    p->linear.bias = -1;
-    qkv_param_kind kind = {.std = 0.05, .matrix = true};
-    QKV_TRY(qkv_reg_add(&job->reg, "", "weight", c->k, c->n, kind, &p->linear.weight));
-    QKV_TRY(qkv_bench_weights(job, false));
+    QKV_TRY(weight(job, p, c->k, c->n, false));
     QKV_TRY(qkv_bench_mat(job, c->m, c->k, QKV_BENCH_RANDOM, &p->out));
     QKV_TRY(qkv_bench_mat(job, c->m, c->n, QKV_BENCH_ZERO, &p->din));
     job->written = (double)c->m * (double)c->n * sizeof(real);
@@ -56,10 +57,7 @@ static qkv_status nn_pass(qkv_bench_job *job) {
 static qkv_status tn_make(qkv_bench_job *job) {
     product *p = job->self;
     const qkv_bench_case *c = job->c;
-    p->linear.bias = -1;
-    qkv_param_kind kind = {.std = 0.05, .matrix = true};
-    QKV_TRY(qkv_reg_add(&job->reg, "", "weight", c->m, c->n, kind, &p->linear.weight));
-    QKV_TRY(qkv_bench_weights(job, true));
+    QKV_TRY(weight(job, p, c->m, c->n, true));
     QKV_TRY(qkv_bench_mat(job, c->k, c->n, QKV_BENCH_RANDOM, &p->in));
     QKV_TRY(qkv_bench_mat(job, c->k, c->m, QKV_BENCH_RANDOM, &p->out));
     job->written = (double)c->m * (double)c->n * sizeof(real);
