@@ -36,7 +36,7 @@ static const cli_option options[] = {
     SIZE("kv-heads", kv_heads, 65536, "key/value heads, a divisor of heads"),
     SIZE("batch", batch, 1 << 24, "sequences, or texts"),
     SIZE("layers", layers, 65536, "encoder blocks"),
-    SIZE("ffn", ffn, 65536, "width inside the feed-forward layers"),
+    SIZE("ffn", ffn, 65536, "width inside the feed-forward layers; with --dim alone 4 times that"),
     {"window", 0, CLI_SPAN, AT(window), "L,R", NULL, 0, 0,
      "attention: neighbours seen to the left and right, -1: all; -1,0 is causal"},
     SIZE("global-first", global_first, 1 << 24, "attention with a window: the first N tokens see all and are seen by all"),

@@ -295,6 +295,7 @@ static qkv_status apply(qkv_ctx *ctx, const qkv_bench_options *o, const char *wh
             if (c->batch == 0 && strcmp(what, "gemm") != 0) c->batch = 1;
         }
     }
+    if (o->dim != -1 && o->ffn == -1 && c->ffn > 0) c->ffn = 4 * c->dim; /* a model of that width, not one width of another */
     if (o->window.left != -2) {
         if (!in_words("attention layer train", what, group)) return refuse(ctx, "window", what);
         c->window = o->window;

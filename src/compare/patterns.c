@@ -30,7 +30,7 @@ const qkv_patterns_arm QKV_PATTERNS_ARMS[QKV_PATTERNS_COUNT] = {
 const char *const QKV_WAY_NAMES[QKV_WAYS] = {[QKV_WAY_FULL] = "full",
                                              [QKV_WAY_ENDS] = "full, both ends",
                                              [QKV_WAY_LOCAL] = "window",
-                                             [QKV_WAY_GLOBAL] = "window and global tokens",
+                                             [QKV_WAY_GLOBAL] = "window, first tokens global",
                                              [QKV_WAY_FIXED] = "segments",
                                              [QKV_WAY_SENTENCES] = "sentences",
                                              [QKV_WAY_DEEP] = "full, 3 layers",
@@ -118,11 +118,11 @@ static void describe(qkv_run *run) {
         run->setting, sizeof run->setting,
         "%s: %lld texts of %lld kinds, median %lld words, %s; 1 layer (or 3, where it says so) of width %lld, %g epochs in steps "
         "of %lld texts, rate %g, "
-        "seeds %llu to %llu, scored once, with the last weights. Windows of %lld tokens each side, one token in %lld global, "
-        "segments of at most %lld tokens with one layer over them.",
+        "seeds %llu to %llu, scored once, with the last weights. Windows of %lld tokens each side, the first %lld tokens global and one "
+        "in %lld, segments of at most %lld tokens with one layer over them.",
         p->crossval.name, (long long)p->crossval.table.count, (long long)p->crossval.labels.count, (long long)p->crossval.words,
         folds, (long long)p->dim, p->epochs, (long long)p->batch_rows, p->lr, first, last, (long long)p->window,
-        (long long)p->every, (long long)p->segment);
+        (long long)p->first, (long long)p->every, (long long)p->segment);
 }
 
 static qkv_status prepare(qkv_run *run) {
@@ -133,6 +133,7 @@ static qkv_status prepare(qkv_run *run) {
     p->given = run->o->data != NULL;
     p->unit = quick ? 32 : 512;
     p->window = quick ? 8 : 64;
+    p->first = p->unit / 8;
     p->every = p->unit;
     p->segment = p->unit / 4;
     p->dim = quick ? 64 : 128;
@@ -156,7 +157,7 @@ static qkv_config config_of(const qkv_patterns *p, int64_t a, const qkv_dataset 
     qkv_config c = qkv_recipe_config(l, QKV_PATTERNS_ARMS[a].layers, p->dim, p->heads);
     switch (QKV_PATTERNS_ARMS[a].way) {
     case QKV_WAY_GLOBAL:
-        c.global_first = 1;
+        c.global_first = p->first;
         c.global_every = p->every;
         c.span = (qkv_span){p->window, p->window};
         break;

@@ -57,7 +57,8 @@ typedef struct qkv_patterns {
     qkv_crossval crossval;
     bool given;                     /* the texts come from a file */
     int64_t unit;                   /* tokens */
-    int64_t window, every, segment; /* neighbours on each side; tokens from one that is global to the next; of a segment at most */
+    int64_t window, segment; /* neighbours on each side; tokens of a segment at most */
+    int64_t first, every;    /* global tokens: so many at the beginning, and every so many-th */
     int64_t dim, heads, batch_rows;
     double epochs, lr;
     qkv_fold_scores fold_scores[QKV_PATTERNS_COUNT];

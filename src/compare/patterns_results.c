@@ -139,7 +139,7 @@ static void claim_contracts(const qkv_run *run, qkv_outcome *o) {
     }
     snprintf(
         c.ours, sizeof c.ours,
-        "macro-F1 %.1f %% at %lld tokens, %.1f %% at %lld with a window and global tokens: a loss of %.1f %% (of accuracy %.1f %%)",
+        "macro-F1 %.1f %% at %lld tokens, %.1f %% at %lld with a window and its first tokens global: a loss of %.1f %% (of accuracy %.1f %%)",
         100 * qkv_fold_scores_mean(from, QKV_MARK_MACRO_F1).value, (long long)p->unit,
         100 * qkv_fold_scores_mean(to, QKV_MARK_MACRO_F1).value, (long long)(4 * p->unit), 100 * f1.value, 100 * accuracy.value);
     qkv_claim_part(&c, "macro-F1", &asked, &f1);

@@ -37,14 +37,15 @@ qkv_status qkv_config_check_full(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_spa
 }
 
 /* 64 tokens on each side; every third layer full and the bases of its angles as in ModernBERT (Warner et al. 2024, section 2.1.1
- * and table 4); global tokens and three random blocks as in BigBird (Zaheer et al. 2020, section 4). */
+ * and table 4); three random blocks and a block of global tokens as in BigBird (Zaheer et al. 2020, section 4), whose block is what a text
+ * begins with: with one global token classifiers are the worse for it (docs/long-text.md has figures). */
 void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern) {
-    enum { SIDE = 64, FULL_EVERY = 3, RANDOM = 3 };
+    enum { SIDE = 64, FULL_EVERY = 3, RANDOM = 3, FIRST = 64 };
     const bool no_globals = !qkv_config_has_globals(c);
     if (pattern == QKV_PATTERN_AUTO) pattern = says_nothing(c) && is_for_long_text(c) ? QKV_PATTERN_ALTERNATING : QKV_PATTERN_FULL;
     if (pattern == QKV_PATTERN_FULL) return;
     if (c->span.left < 0 && c->span.right <= 0) c->span = (qkv_span){SIDE, c->span.right < 0 ? SIDE : 0};
-    if (pattern == QKV_PATTERN_GLOBAL && no_globals) c->global_first = 1;
+    if (pattern == QKV_PATTERN_GLOBAL && no_globals) c->global_first = FIRST;
     if (pattern == QKV_PATTERN_ALTERNATING) {
         if (c->full_every == 0) c->full_every = FULL_EVERY;
         if (c->position == QKV_POSITION_ROPE) {

@@ -14,6 +14,9 @@ has said "^machine .*, $peak [0-9.]+ "
 has said "^done .* % of $peak\$"
 run 0 train classify "$train" "$dev" -o two $small --threads 2 --dtype bf16
 same one two # for any number of threads
+hasnt err 'attention in f32'
+run 0 train classify "$train" "$dev" -o turned $small --dtype bf16 --position rope
+has err 'linear maps run in bf16, attention in f32: .* positions rope, t5 or shaw'
 run 0 train classify "$train" "$dev" -o again $small --threads 2 --dtype bf16 --recompute blocks
 "$QKV" predict one "$texts" --top 3 > first
 "$QKV" predict again "$texts" --top 3 > out

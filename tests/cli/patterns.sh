@@ -13,7 +13,7 @@ while IFS='|' read -r given lines; do
     run 0 attend m "some words of a text that is read" --json
 done << 'END'
 --pattern local|span_left=64 span_right=64
---pattern global --window 2,2|span_left=2 global_first=1
+--pattern global --window 2,2|span_left=2 global_first=64
 --pattern alternating --position rope|full_every=3 rope_base=160000 local_rope_base=10000
 --pattern sparse --window 1,1 --block 4|random_blocks=3 block=4 global_first=4
 --window 2,1 --dilation 3 --global-every 5|dilation=3 global_every=5
@@ -86,7 +86,7 @@ run 0 flops m --data pairs.tsv --no-time
 run 0 flops --dim 8 --heads 1 --seq 10 --window 1,1 --global-at 0 --no-output-projection --no-time --json
 is pairs "$(json out 'macs.operations.weights x values')" $(((28 + 16) * 8))
 run 0 train classify "$train" -o m $small --pattern global --global-projection --causal --window 3,0 --json
-has err '^model +3 layers, dim 16, 2 heads, ffn 64, window 3,0, global tokens: the first 1 with projections of their own, positions '
+has err '^model +3 layers, dim 16, 2 heads, ffn 64, window 3,0, global tokens: the first 64 with projections of their own, positions '
 is "the network" "model $(json out plan.network)" "$(sed -n 's/^model  */model /p' err | head -n 1)"
 words=$(json out plan.network)
 run 0 info m --json

@@ -184,7 +184,7 @@ static void patterns(void **state) {
     made_verdict(&m, 16, "long texts are the better", QKV_HOLDS_IN_PART);
     const char *says = "beat segments";
     made_verdict(&m, 16, says, QKV_HOLDS_IN_PART);
-    made_why(&m, 16, says, "window and global tokens, 2048 tokens, better than segments, 2048 tokens: -");
+    made_why(&m, 16, says, "window, first tokens global, 2048 tokens, better than segments, 2048 tokens: -");
     made_why(&m, 16, says, "the other way round than the claim (does not hold)");
     made_why(
         &m, 16, says,
