@@ -165,7 +165,6 @@ static qkv_config config_of(const qkv_patterns *p, int64_t a, const qkv_dataset 
         c.span = (qkv_span){p->window, p->window};
         break;
     case QKV_WAY_ALTERNATING:
-        c.position = QKV_POSITION_ROPE;
         c.span = (qkv_span){p->window, p->window};
         qkv_config_preset(&c, QKV_PATTERN_ALTERNATING);
         break;

@@ -49,8 +49,7 @@ static void quality_table(const qkv_run *run, qkv_outcome *o) {
         o, "quality", "Quality",
         qkv_outcome_text(o,
                          "%lld texts are scored. +- is the deviation over seeds; in brackets: 95 %% intervals, %s. By the most "
-                         "frequent kind alone a model would be right on %.1f %%. Alternating: every third layer sees all, with "
-                         "rotary positions; random "
+                         "frequent kind alone a model would be right on %.1f %%. Alternating: every third layer sees all; random "
                          "blocks: three of 64 tokens beside the window, and the first block is global.",
                          (long long)p->crossval.test_rows, interval_text(run), 100 * qkv_crossval_most_frequent(&p->crossval)),
         columns, sizeof columns / sizeof *columns);
@@ -201,8 +200,7 @@ static void claim_each_other(const qkv_run *run, qkv_outcome *o) {
         .figure = "none"};
     snprintf(c.ours, sizeof c.ours, "macro-F1, points, in the order of the parts:");
     parts_of(run, duels, sizeof duels / sizeof *duels, &c, o);
-    qkv_outcome_add_claim(o, &c,
-                          "As good: not worse by a point or more. Alternating layers have rotary positions, full ones sinusoidal.");
+    qkv_outcome_add_claim(o, &c, "As good: not worse by a point or more.");
 }
 
 /* Where memory runs out, an arm counts as not measured. */
