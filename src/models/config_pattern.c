@@ -37,8 +37,8 @@ qkv_status qkv_config_check_full(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_spa
 }
 
 /* 64 tokens on each side; every third layer full and the bases of its angles as in ModernBERT (Warner et al. 2024, section 2.1.1
- * and table 4); three random blocks and a block of global tokens as in BigBird (Zaheer et al. 2020, section 4), whose block is what a text
- * begins with: with one global token classifiers are the worse for it (docs/long-text.md has figures). */
+ * and table 4); three random blocks and a block of global tokens as in BigBird (Zaheer et al. 2020, section 4). Global is what a
+ * text begins with: of contracts that is worth far more, beside one token, than it costs of reviews (docs/long-text.md). */
 void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern) {
     enum { SIDE = 64, FULL_EVERY = 3, RANDOM = 3, FIRST = 64 };
     const bool no_globals = !qkv_config_has_globals(c);

@@ -113,6 +113,10 @@ run 2 bench gemm --heads 8
 has err "heads is not a size of 'gemm'"
 run 2 bench --n 100
 has err "n is not a size of 'all'"
+run 0 bench train.step --dim 32 --heads 2 --layers 1 --n 8 --batch 1 $little
+has out '^train.step .* d 32 .* ffn 128 '
+run 0 bench train.step --dim 32 --ffn 48 --heads 2 --layers 1 --n 8 --batch 1 $little
+has out '^train.step .* d 32 .* ffn 48 '
 run 2 bench attention --global-first 1
 has err 'global tokens without a window: every token sees all anyway'
 run 2 bench attention.decode --dropout 0.1
@@ -161,7 +165,7 @@ fi
 
 # Ctrl-C: what is done is printed and written.
 for signal in INT:130 TERM:143; do
-    rm -f j
+    rm -f j out # the last round's
     last="qkv bench, then ${signal%:*}"
     # shellcheck disable=SC2086
     "$QKV" bench attention --n 64 --dim 16 --heads 1 $little --seconds 3600 --json j > out 2> err &

@@ -28,7 +28,7 @@ interrupted HUP 129 step "--evaluate 1"
 
 # Waiting for data, or reading it: there is nothing to save, so the end comes at once.
 waiting() { # SIGNAL CODE INPUT
-    rm -f m
+    rm -f m err # the last run's
     last="qkv train classify $3, then $1"
     # shellcheck disable=SC2086
     "$QKV" train classify "$3" -o m $long > out 2> err <> fifo &
@@ -74,6 +74,7 @@ rm -f m
 # Two signals: the end at once, the old model untouched. (The thread sanitizer holds signals back while it computes.)
 if [ -z "${QKV_SIGNALS_HELD_BACK:-}" ]; then
     cp m old
+    rm -f err
     { head -c 60000 /dev/zero | tr '\0' a | sed 's/^/a\t/'; echo; echo "b	text"; } > long.tsv
     "$QKV" train classify long.tsv long.tsv -o m --tokenizer byte --max-length 60000 --dim 32 --heads 1 --layers 4 --pattern full --threads 1 \
         --evaluate 0 --steps 1000 > out 2> err &
