@@ -3,7 +3,7 @@
 typedef struct search {
     const qkv_budget *b;
     qkv_choice *best;
-    bool begun;
+    bool begun, last; /* the best one was planned last */
 } search;
 
 /* Plans this way; true in *done if it fits. */
@@ -11,7 +11,8 @@ static qkv_status try_way(search *s, qkv_way way, bool *done) {
     int64_t bytes = 0;
     QKV_TRY(s->b->plan(s->b->self, way, &bytes));
     *done = s->b->room.limit <= 0 || bytes <= s->b->room.limit;
-    if (*done || !s->begun || bytes < s->best->bytes) *s->best = (qkv_choice){way, bytes, *done};
+    s->last = *done || !s->begun || bytes < s->best->bytes;
+    if (s->last) *s->best = (qkv_choice){way, bytes, *done};
     s->begun = true;
     return QKV_OK;
 }
@@ -54,18 +55,26 @@ qkv_way qkv_budget_least(qkv_room room) {
     return (qkv_way){level[levels_of(&room, level) - 1], room.pieces ? 1 : 0};
 }
 
+static qkv_status look(search *s) {
+    const qkv_room *room = &s->b->room;
+    qkv_saving level[LEVELS];
+    const int levels = levels_of(room, level);
+    bool done = false, fits = false;
+    QKV_TRY(try_way(s, (qkv_way){level[0], 0}, &done));
+    if (done || (levels == 1 && !room->pieces)) return QKV_OK;
+    QKV_TRY(try_way(s, qkv_budget_least(*room), &fits));
+    if (!fits) return QKV_OK;
+    const qkv_choice least = *s->best;
+    for (int i = 0; i < levels && !done; i++) QKV_TRY(try_level(s, level[i], i > 0, i + 1 < levels ? QKV_PIECE_LEAST : 1, &done));
+    if (done) return QKV_OK;
+    *s->best = least;
+    s->last = false;
+    return QKV_OK;
+}
+
 qkv_status qkv_budget_choose(const qkv_budget *b, qkv_choice *choice) {
     search s = {.b = b, .best = choice};
-    qkv_saving level[LEVELS];
-    const int levels = levels_of(&b->room, level);
-    bool done = false, fits = false;
     *choice = (qkv_choice){0};
-    QKV_TRY(try_way(&s, (qkv_way){level[0], 0}, &done));
-    if (done || (levels == 1 && !b->room.pieces)) return QKV_OK;
-    QKV_TRY(try_way(&s, qkv_budget_least(b->room), &fits));
-    if (!fits) return QKV_OK;
-    const qkv_choice least = *choice;
-    for (int i = 0; i < levels && !done; i++) QKV_TRY(try_level(&s, level[i], i > 0, i + 1 < levels ? QKV_PIECE_LEAST : 1, &done));
-    if (!done) *choice = least;
-    return QKV_OK;
+    QKV_TRY(look(&s));
+    return s.last ? QKV_OK : b->plan(b->self, choice->way, &choice->bytes);
 }

@@ -47,7 +47,8 @@ enum { QKV_PIECE_LEAST = 256, QKV_FFN_ROWS = 512 };
 /* Takes the first way that fits: as asked; in halves, quarters, ... of batch_tokens that have at least QKV_PIECE_LEAST tokens; then, for
  * AUTO, the same with more and more computed again, what costs least time for a byte first: POINTWISE, ATTENTION, this with feed-forward
  * layers in parts, whole blocks, all of these together; at last every row alone. No piece but these is smaller than the longest row,
- * since that would gain nothing. Where not even the last way fits nothing between is planned. */
+ * since that would gain nothing. Where not even the last way fits nothing between is planned. The way that is taken is the one that was
+ * planned last, so what `plan` leaves behind is of it. */
 qkv_status qkv_budget_choose(const qkv_budget *budget, qkv_choice *choice) QKV_MUST_USE;
 
 /* The last of them. */

@@ -413,8 +413,7 @@ static qkv_status plan_way(void *self, qkv_way way, int64_t *bytes) {
 
 static qkv_status choose_way(loop *l, qkv_choice *choice) {
     const qkv_budget budget = {l->o->room, l->o->batch_tokens, qkv_longest_row(l->task->offset, l->task->rows), plan_way, l};
-    QKV_TRY(qkv_budget_choose(&budget, choice));
-    return choice->fits ? QKV_OK : plan_way(l, choice->way, &choice->bytes);
+    return qkv_budget_choose(&budget, choice);
 }
 
 static qkv_train_plan announce(const loop *l, const qkv_choice *choice) {

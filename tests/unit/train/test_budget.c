@@ -28,25 +28,26 @@ static qkv_status plan(void *self, qkv_way way, int64_t *bytes) {
     return r->count == r->fail_at ? QKV_NO_MEMORY : QKV_OK;
 }
 
+static void same(qkv_way a, qkv_way b) {
+    assert_int_equal(a.saving.again, b.saving.again);
+    assert_int_equal(a.saving.every, b.saving.every);
+    assert_int_equal(a.saving.ffn_rows, b.saving.ffn_rows);
+    assert_int_equal(a.piece_tokens, b.piece_tokens);
+}
+
 static qkv_choice choose_in(run *r, qkv_room room) {
     const qkv_budget b = {room, r->tokens, r->longest, plan, r};
     qkv_choice c;
     r->count = 0;
     assert_int_equal(qkv_budget_choose(&b, &c), QKV_OK);
     assert_int_equal(c.bytes, bytes_of(r, c.way));
+    same(r->tried[r->count - 1], c.way);
     assert_int_equal(c.fits, room.limit <= 0 || c.bytes <= room.limit);
     return c;
 }
 
 static qkv_choice choose(run *r, int64_t limit, qkv_recompute_policy policy, bool pieces) {
     return choose_in(r, (qkv_room){.limit = limit, .recompute = policy, .layers = 6, .pieces = pieces});
-}
-
-static void same(qkv_way a, qkv_way b) {
-    assert_int_equal(a.saving.again, b.saving.again);
-    assert_int_equal(a.saving.every, b.saving.every);
-    assert_int_equal(a.saving.ffn_rows, b.saving.ffn_rows);
-    assert_int_equal(a.piece_tokens, b.piece_tokens);
 }
 
 static const qkv_saving NONE = {0}, POINTWISE = {QKV_AGAIN_POINTWISE, 0, 0}, ATTENTION = {QKV_AGAIN_ATTENTION, 0, 0},
