@@ -144,7 +144,7 @@ typedef struct cli_reading {
          "of rotary positions: none, linear, ntk, yarn"},                                                                          \
     {                                                                                                                              \
         "rope-factor", 0, CLI_REAL, (at) + offsetof(cli_reading, factor), "X", "0", 0, 1e6,                                        \
-            "of the stretch; 0: --max-length / length in training"                                                                 \
+            "of the stretch; 0: --max-length / length that it was made for"                                                               \
     }
 /* `path` is the model's, for the message. */
 int cli_set_reading(const cli_verb *verb, qkv_ctx *ctx, qkv_model *model, const char *path, const cli_reading *reading);

@@ -244,6 +244,8 @@ static qkv_status check_globals(qkv_ctx *ctx, const qkv_classify_options *o) {
     const int64_t segment = qkv_config_segment_length(&lengths); /* places count from its beginning */
     QKV_TRY(qkv_numbers_check(ctx, "global-at", o->global_at, (segment > 0 ? segment : o->max_length) - 1));
     QKV_TRY(qkv_global_tokens_count(ctx, o->global_token, &tokens, &separator));
+    if (tokens == 0 && o->global_token[0])
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "global-token has no token: a space between parts them, and one that is meant is \\s");
     if (separator && !o->pair)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "global-token: <sep> parts the two texts of a pair, and without pair there is none");
     return QKV_OK;

@@ -80,6 +80,16 @@ offer=$(sed -n 's/.*would fit: --memory \([0-9]*M\).*/\1/p' err)
 # shellcheck disable=SC2086
 run 0 train classify train.tsv -o none $some --ngrams 0 --memory "$offer"
 
+# Also where the longest row is longer than half a batch, so that no piece is looked at and every row stands alone.
+awk 'BEGIN { srand(5); for (i = 0; i < 40; i++) { printf "%s\t", i % 2 ? "even" : "odd"; for (k = 0; k < 30 * (i + 1); k++) printf "w%d ", rand() * 90; print "" } }' > uneven.tsv
+alone="--layers 4 --dim 64 --heads 2 --vocab 400 --epochs 1 --max-length 2300 --batch-tokens 4400 --pattern local --threads 2"
+# shellcheck disable=SC2086
+run 1 train classify uneven.tsv -o none $alone --ngrams 0 --memory 20M
+offer=$(sed -n 's/.*would fit: --memory \([0-9]*M\).*/\1/p' err)
+# shellcheck disable=SC2086
+run 0 train classify uneven.tsv -o none $alone --ngrams 0 --memory "$offer" --json
+is "every row alone" "$(json out plan.piece_tokens)" 1
+
 # A run goes on within the same limit, with the same bits.
 # shellcheck disable=SC2086
 run 0 train classify train.tsv -o whole $some --steps 8 --memory $limit

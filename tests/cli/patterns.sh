@@ -125,6 +125,10 @@ far=$(json out 'macs.operations.weights x values')
 run 0 flops --dim 64 --heads 1 --seq 32768 --window 64,64 --global-first 4 --no-time --json
 at_least "twice the tokens" $((2 * $(json out 'macs.operations.weights x values') * 101 / 100)) "$far"
 
+# shellcheck disable=SC2086
+run 2 train classify "$train" -o m $small --window 4,4 --global-token ' '
+has err 'global-token has no token: .* one that is meant is .s$'
+
 # One line each: what is wrong | what is said.
 while IFS='|' read -r given said; do
     # shellcheck disable=SC2086
