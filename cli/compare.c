@@ -10,7 +10,7 @@
 typedef struct compare_values {
     int64_t threads, seeds;
     uint64_t seed;
-    const char *data, *html, *json, *resume;
+    const char *data, *only, *html, *json, *resume;
     int quick;
 } compare_values;
 
@@ -21,6 +21,8 @@ static const cli_option options[] = {
     {"seeds", 0, CLI_INT, AT(seeds), "N", NULL, 1, 100, "trainings of each kind, or rounds of timing [3; with --quick 2]"},
     {"seed", 0, CLI_SEED, AT(seed), "N", "1", 0, 0, "the first of them"},
     {"quick", 0, CLI_FLAG, AT(quick), NULL, NULL, 0, 0, "a taste within two minutes: smaller, and fewer"},
+    {"only", 0, CLI_TEXT, AT(only), "TEXT", NULL, 0, 0,
+     "of what is not done measure only what has TEXT in its name, as progress shows it"},
     {"html", 0, CLI_TEXT, AT(html), "FILE", NULL, 0, 0, "write tables, charts and verdicts as one page that needs no network"},
     {"json", 0, CLI_TEXT, AT(json), "FILE", NULL, 0, 0, "write them as JSON; - is standard output, instead of the tables"},
     {"resume", 0, CLI_TEXT, AT(resume), "FILE", NULL, 0, 0,
@@ -148,7 +150,10 @@ static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_stat
         fprintf(stderr, "%s of %s measurements were taken from %s\n", cli_count(result->taken).s, cli_count(result->cells).s,
                 run->cells);
     if (code != CLI_GO_ON) return code;
-    if (!run->own_cells || !result->kept) return CLI_DONE;
+    if (result->done < result->cells)
+        fprintf(stderr, "%s of %s measurements are done%s%s\n", cli_count(result->done).s, cli_count(result->cells).s,
+                result->kept ? ", and are in " : "", result->kept ? run->cells : "");
+    if (!run->own_cells || !result->kept || result->done < result->cells) return CLI_DONE;
     if (result->others == 0)
         unlink(run->cells);
     else
@@ -168,6 +173,7 @@ static int compare(const cli_verb *verb, compare_run *run) {
     o.what = run->what;
     o.data = v->data;
     o.cells = run->cells;
+    o.only = v->only;
     o.seeds = v->seeds;
     o.seed = v->seed;
     o.quick = v->quick;

@@ -23,6 +23,8 @@ typedef struct qkv_compare_options {
     int64_t seeds;     /* trainings of each kind, 1 .. 100; 0: as many as the experiment has by default */
     uint64_t seed;     /* the first of them */
     int quick;         /* 1: smaller and fewer, within two minutes on two cores */
+    const char *only;  /* of the cells that are not in the file only those are measured that have this in their name, which
+                        * progress gives; NULL: all. A text that no name has is QKV_BAD_ARGUMENT */
 } qkv_compare_options;
 
 QKV_API void qkv_compare_init(qkv_compare_options *options);
@@ -106,7 +108,7 @@ typedef struct qkv_compare_result {
     const char *what, *summary;
     const char *machine; /* what it ran on */
     const char *setting; /* sizes, data, seeds */
-    int64_t cells, done; /* done < cells: it was stopped */
+    int64_t cells, done; /* done < cells: it was stopped, or only a part was asked for */
     int64_t taken;       /* of those done: from the file */
     int64_t others;      /* cells in the file that are of other runs */
     int kept;            /* 1: what is done is in the file */

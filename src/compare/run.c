@@ -110,7 +110,7 @@ static double seconds_left(const qkv_run *run, double part) {
     const double own = run->trials[run->at_hand].weight;
     if (part > 0.02) weight += part * own, seconds += now - run->trial_begun;
     for (int64_t i = run->at_hand; i < run->count; i++)
-        if (!run->trials[i].values) left += run->trials[i].weight;
+        if (!run->trials[i].values && !run->trials[i].left_out) left += run->trials[i].weight;
     return weight > 0 ? (left - part * own) * seconds / weight : NAN;
 }
 
@@ -146,6 +146,18 @@ static qkv_status one_trial(qkv_run *run, qkv_trial *t) {
     return QKV_OK;
 }
 
+static qkv_status leave_out(qkv_run *run) {
+    const char *only = run->o->only;
+    int64_t chosen = 0;
+    for (int64_t i = 0; i < run->count; i++) {
+        run->trials[i].left_out = only && !strstr(run->trials[i].what, only);
+        chosen += !run->trials[i].left_out;
+    }
+    if (chosen > 0) return QKV_OK;
+    return qkv_fail(run->ctx, QKV_BAD_ARGUMENT, "only: no measurement has '%.100s' in its name; the first is '%s', the last '%s'", only,
+                    run->trials[0].what, run->trials[run->count - 1].what);
+}
+
 static void take_kept(qkv_run *run) {
     int64_t bad = 0;
     for (int64_t i = 0; i < run->count; i++) {
@@ -168,7 +180,7 @@ static void take_kept(qkv_run *run) {
 static qkv_status all_trials(qkv_run *run) {
     for (run->at_hand = 0; run->at_hand < run->count; run->at_hand++) {
         qkv_trial *t = &run->trials[run->at_hand];
-        if (t->values) continue;
+        if (t->values || t->left_out) continue;
         if (qkv_stop_asked(run->ctx))
             return qkv_fail(run->ctx, QKV_STOPPED, "stopped on request; %lld of %lld are done", (long long)run->done,
                             (long long)run->count);
@@ -227,6 +239,7 @@ static qkv_status run_all(qkv_run *run, qkv_compare_result **result) {
     QKV_TRY(qkv_cells_open(run->ctx, run->o->cells, &run->cells));
     QKV_TRY(qkv_alloc_zero(run->ctx, 1, run->experiment->self_size ? run->experiment->self_size : 1, &run->self));
     QKV_TRY(run->experiment->prepare(run));
+    QKV_TRY(leave_out(run));
     take_kept(run);
     qkv_status status = all_trials(run);
     if (status != QKV_OK && status != QKV_STOPPED) return status;

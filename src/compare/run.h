@@ -12,6 +12,7 @@ typedef struct qkv_trial {
     char what[128];               /* for people */
     int64_t at[QKV_TRIAL_PLACES]; /* arm, size, seed, ... as the experiment numbers them, from 0 */
     double weight;                /* how long it takes, beside the others */
+    bool left_out;                /* another part of the experiment was asked for */
     const json_t *values;         /* NULL: not done */
 } qkv_trial;
 

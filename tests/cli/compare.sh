@@ -54,6 +54,21 @@ has err 'warning: edited: line 2 is no whole cell; measured anew'
 is "taken of an edited file" "$(json b taken)" "$(($(json b cells) - 1))"
 is "the table beside it" "$(json a tables)" "$(json b tables)"
 
+# A part of it: what is left out is measured by another run, and the file waits for it.
+run 0 compare order --seeds 2 --only "no positions, seed" --json part
+has err '^2 of [0-9]+ measurements are done, and are in qkv-compare-order\.cells$'
+is "a part of it" "$(json part done)/$(json part cells)" "2/$(json j cells)"
+is "no verdict yet" "$(json part claims.0.verdict)/$(json part claims.0.so_far)" "cannot be judged/true"
+run 0 compare order --seeds 2 --only "seed 1" --json part
+is "the other way round" "$(json part taken)/$(json part done)" "2/$(($(json j cells) / 2 + 1))"
+run 0 compare order --seeds 2 --json part
+is "the rest" "$(json part done)/$(json part tables.0.rows.0.words)" "$(json j cells)/$(json j tables.0.rows.0.words)"
+[ ! -e qkv-compare-order.cells ] || fail "the file stays though all is done"
+run 0 compare order --quick --only "no positions, seed"
+has err '^2 of [0-9]+ measurements are done$'
+run 2 compare order --only GRUU
+has err "^qkv compare: --only: no measurement has 'GRUU' in its name; the first is 'no positions, seed 1', the last 'GRU, seed 3'$"
+
 # Two at once on one file: nothing of either is lost.
 "$QKV" compare order --seeds 6 --threads 1 --resume both > /dev/null 2> err &
 run 0 compare order --seeds 6 --seed 100 --threads 1 --resume both

@@ -70,6 +70,13 @@ static void an_experiment(void **state) {
     assert_int_equal(qkv_compare_write_page(ctx, r, "/nowhere/page.html"), QKV_IO);
     assert_int_equal(qkv_compare_write_page(ctx, r, test_path("compare_page.html", path)), QKV_OK);
     qkv_compare_free(ctx, r);
+    o.only = "GRU";
+    assert_int_equal(qkv_compare_run(ctx, &o, NULL, &r), QKV_OK);
+    assert_true(r->done == 1 && r->cells > 1 && r->claim[0].so_far);
+    qkv_compare_free(ctx, r);
+    o.only = "GRUU";
+    assert_int_equal(qkv_compare_run(ctx, &o, NULL, &r), QKV_BAD_ARGUMENT);
+    assert_null(r);
     qkv_ctx_free(ctx);
 }
 
