@@ -264,11 +264,11 @@ static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
         return qkv_fail(ctx, QKV_BAD_CONFIG, "head_dim=%lld: position=rope turns pairs of columns", (long long)c->head_dim);
     if (c->rope_base != 0 && !(c->rope_base > 1))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_base=%s: expected more than 1", qkv_plain(c->rope_base).s);
+    if (c->rope_factor != 0 && !(c->rope_factor >= 1))
+        return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_factor=%s: expected at least 1", qkv_plain(c->rope_factor).s);
     if (c->position == QKV_POSITION_ROPE && c->rope_stretch != QKV_STRETCH_NONE && !(c->rope_factor > 1))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_stretch=%s with rope_factor=1 stretches nothing: set a larger factor",
                         STRETCHES[c->rope_stretch]);
-    if (c->rope_factor != 0 && !(c->rope_factor >= 1))
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "rope_factor=%s: expected at least 1", qkv_plain(c->rope_factor).s);
     return QKV_OK;
 }
 

@@ -70,7 +70,7 @@ qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
     if (c->full_every > 0 && (c->full_every == 1 || c->layers == 1))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "full_every=%lld with layers=%lld: layers 0, %lld, ... see everything, so none is left with the window%s",
                         (long long)c->full_every, (long long)c->layers, (long long)c->full_every,
-                        c->layers == 1 ? " (try layers=2 or more)" : "");
+                        c->layers == 1 ? " (try layers=2 or more)" : " (try full_every=2 or more)");
     if (c->global_projection && !globals)
         return qkv_fail(ctx, QKV_BAD_CONFIG,
                         "global_projection without global tokens: set global_first, global_every, global_at or global_token");

@@ -49,6 +49,10 @@ static void refused(void **state) {
     REFUSED(c.full_every = 2, "full_every=2 without a window: every layer sees everything anyway");
     REFUSED((c.full_every = 3, c.layers = 1, c.span.left = 4),
             "full_every=3 with layers=1: layers 0, 3, ... see everything, so none is left with the window (try layers=2 or more)");
+    REFUSED((c.full_every = 1, c.layers = 3, c.span.left = 4),
+            "full_every=1 with layers=3: layers 0, 1, ... see everything, so none is left with the window (try full_every=2 or more)");
+    REFUSED((c.position = QKV_POSITION_ROPE, c.rope_stretch = QKV_STRETCH_NTK, c.rope_factor = 0.5),
+            "rope_factor=0.5: expected at least 1");
     REFUSED((c.position = QKV_POSITION_ROPE, c.rope_stretch = QKV_STRETCH_NTK),
             "rope_stretch=ntk with rope_factor=1 stretches nothing: set a larger factor");
     REFUSED(c.norm_epsilon = 0, "norm_epsilon=0: a constant row would be divided by 0");
