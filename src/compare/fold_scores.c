@@ -208,8 +208,16 @@ static qkv_estimate of_those_there(const qkv_fold_scores *a, const qkv_fold_scor
     return qkv_estimate_mean(of, n, error_of_rows(a, b, m, f));
 }
 
+/* Student's t of two seeds knows nothing of shares: none lies outside of 0 .. 1. */
+static double within(double bound, double low, double high) {
+    return isfinite(bound) ? fmin(fmax(bound, low), high) : bound;
+}
+
 static qkv_estimate estimate(const qkv_fold_scores *a, const qkv_fold_scores *b, qkv_mark m, combine *f) {
     qkv_estimate e = of_those_there(a, b, m, f);
+    const double low = f == plain ? 0 : f == less ? -1 : -INFINITY;
+    e.low = within(e.low, low, 1);
+    e.high = within(e.high, low, 1);
     e.missing = a->missing + (a == b ? 0 : b->missing);
     return e;
 }
