@@ -202,8 +202,8 @@ static void model_text(const qkv_model *model, const json_t *m) {
         printf("%-22s%s of up to %s beside them, %s\n", "linear", cli_of(json_integer_value(json_object_get(linear, "runs")), "run").s,
                cli_of(json_integer_value(json_object_get(linear, "ngrams")), "word").s,
                cli_bytes(json_number_value(json_object_get(linear, "bytes"))).s);
-    printf("%-22s%s (weights, copies laid out for the kernels, the linear model)\n", "in memory",
-           cli_bytes(json_number_value(json_object_get(m, "bytes"))).s);
+    printf("%-22s%s (weights, copies laid out for the kernels%s)\n", "in memory",
+           cli_bytes(json_number_value(json_object_get(m, "bytes"))).s, linear ? ", the linear model" : "");
     printf("operations            forward pass; 1 multiply-add = 2 FLOP\n");
     print_flops(json_object_get(m, "flops_per_token"));
     const char *key;

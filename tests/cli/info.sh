@@ -25,7 +25,8 @@ run 0 info "$model"
 has out '^task +classify$'
 has out '^labels +3: deep blue, green, red$'
 has out '^parameters +[0-9,]+$'
-has out '^in memory +[0-9.]+ [kM]B'
+has out '^in memory +[0-9.]+ [kM]B \(weights, copies laid out for the kernels(, the linear model)?\)$'
+is "of a linear model" "$(grep -c '^linear ' out)" "$(grep -c 'the linear model)' out)"
 has out 'FLOP a token$'
 for name in vocab classes layers dim heads kv_heads ffn max_length position pooling norm activation bias dropout; do
     has out "^  $name +[^ ]"
