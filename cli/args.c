@@ -13,12 +13,11 @@ const char *cli_verb_title(const cli_verb *verb, char *text, size_t size) {
 int cli_wrong_use(const cli_verb *verb, const char *format, ...) {
     char title[64] = "";
     if (verb) cli_verb_title(verb, title, sizeof title);
-    fprintf(stderr, "qkv%s%s: ", verb ? " " : "", title);
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    cli_say_of(title, format, args);
     va_end(args);
-    fprintf(stderr, "\n'qkv help%s%s' shows how it is used.\n", verb ? " " : "", title);
+    fprintf(stderr, "'qkv help%s%s' shows how it is used.\n", verb ? " " : "", title);
     return CLI_WRONG_USE;
 }
 

@@ -2,6 +2,7 @@
 #ifndef QKV_CLI_H
 #define QKV_CLI_H
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,8 @@ int cli_wrong_use(const cli_verb *verb, const char *format, ...) __attribute__((
  * without dashes, of `length` bytes; `dashes` as they stand on the line. CLI_WRONG_USE. */
 int cli_unknown_verb(const char *name);
 int cli_unknown_option(const cli_verb *verb, const char *dashes, const char *name, size_t length);
+/* The library calls a thing max_length, the command line max-length: names of options become those of the command line. */
+void cli_name_options(char *message);
 int cli_is_fasttext(const char *name); /* 1: fastText has an option of that name */
 
 /* What is not an option, but options may need; NULL: it is so, else why not ("the model reads one text a row"). */
@@ -155,6 +158,7 @@ int cli_open(const cli_verb *verb, int64_t threads, int stoppable, cli_progress 
 
 /* Says the context's message on standard error and returns the exit code that goes with the status. */
 int cli_fail(const qkv_ctx *ctx, qkv_status status);
+void cli_say_of(const char *of, const char *format, va_list args) __attribute__((format(printf, 2, 0))); /* "qkv train classify: ..." */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "qkv: ..." on standard error */
 
 /* Says why standard output takes no more (not for a reader that left) and returns the exit code. */

@@ -1,4 +1,4 @@
-/* What may have been meant: the nearest name, or the one that stands for fastText's. */
+/* Names of options: the nearest one, the one that stands for fastText's, the one that stands for the library's. */
 #include "cli.h"
 
 typedef struct nearest {
@@ -87,6 +87,34 @@ static const char *find(const foreign *list, size_t count, const char *name) {
 #define FIND(list, name) find(list, sizeof list / sizeof *list, name)
 
 int cli_is_fasttext(const char *name) { return name[0] && name[1] && FIND(fasttext_options, name); }
+
+/* ---- the library ---- */
+
+static int is_option(const char *name) {
+    for (int v = 0; cli_verbs[v]; v++) {
+        const qkv_option_table *table = cli_verbs[v]->table ? cli_verbs[v]->table() : NULL;
+        for (size_t i = 0; i < cli_verbs[v]->count; i++)
+            if (!strcmp(name, cli_verbs[v]->options[i].name)) return 1;
+        for (size_t i = 0; table && i < table->count; i++)
+            if (!strcmp(name, table->options[i].name)) return 1;
+    }
+    return 0;
+}
+
+void cli_name_options(char *message) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    for (char *word = message; *word;) {
+        char name[64];
+        const size_t length = strspn(word, letters);
+        const int alone = (word == message || strchr(" (,", word[-1])) && strchr(" =,;)", word[length]); /* no part of a file's name */
+        if (alone && length < sizeof name && memchr(word, '_', length)) {
+            for (size_t i = 0; i < length; i++) name[i] = word[i] == '_' ? '-' : word[i];
+            name[length] = 0;
+            if (is_option(name)) memcpy(word, name, length);
+        }
+        word += length ? length : 1;
+    }
+}
 
 /* ---- what is said ---- */
 

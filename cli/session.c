@@ -9,13 +9,11 @@
 
 #include "progress.h"
 
-void cli_say(const char *format, ...) {
+void cli_say_of(const char *of, const char *format, va_list args) {
     char text[8192];
-    va_list args;
-    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    fputs("qkv: ", stderr);
+    cli_name_options(text);
+    fprintf(stderr, "qkv%s%s: ", of[0] ? " " : "", of);
     /* A message may quote data, and data must not steer the terminal. */
     for (const char *c = text; *c; c++) {
         unsigned char byte = (unsigned char)*c;
@@ -26,6 +24,13 @@ void cli_say(const char *format, ...) {
         }
     }
     fputc('\n', stderr);
+}
+
+void cli_say(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    cli_say_of("", format, args);
+    va_end(args);
 }
 
 void *cli_alloc(size_t bytes) {

@@ -51,6 +51,8 @@ is "sum of the parameters" "$sum" "$count"
 
 run 1 info nowhere
 has err 'nowhere: No such file'
+run 1 info max_length # the name of an option, but here of a file
+has err '^qkv: max_length: No such file'
 run 1 info "$QKV_MODELS/train.tsv"
 run 2 info "$model" another
 finish

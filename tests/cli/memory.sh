@@ -158,5 +158,5 @@ has err '--recompute-every has no effect without --recompute blocks$'
 run 2 train classify train.tsv -o x --reversible --recompute blocks
 has err '--recompute has no effect with --reversible$'
 run 2 train classify train.tsv -o x --reversible --norm-place post
-has err 'reversible: .* norm_place=pre or sandwich and residual=plain, not post and plain'
+has err 'reversible: .* norm-place=pre or sandwich and residual=plain, not post and plain'
 finish

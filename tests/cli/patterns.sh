@@ -136,10 +136,10 @@ while IFS='|' read -r given said; do
     has err "$said"
 done << 'END'
 --global-first 1|global tokens without a window .such as window=64,64.: every token sees all anyway
---random-blocks 2|random_blocks without a window
---window 4,4 --global-projection|global_projection without global tokens
---window 4,4 --random-blocks 2 --dilation 2|random_blocks=2 and dilation=2
---window 4,4 --block 16|block=16 is of random_blocks
+--random-blocks 2|random-blocks without a window
+--window 4,4 --global-projection|global-projection without global tokens
+--window 4,4 --random-blocks 2 --dilation 2|random-blocks=2 and dilation=2
+--window 4,4 --block 16|block=16 is of random-blocks
 --window 4,4 --global-at 3,x|global-at=3,x: expected up to 16 whole numbers from 0 to
 --window 4,4 --segment tokens --segment-length 6 --global-at 6|global-at=6: expected up to 16 whole numbers from 0 to 5
 --window 4,4 --max-length 8 --global-at 8|global-at=8: expected up to 16 whole numbers from 0 to 7
@@ -153,7 +153,7 @@ done << 'END'
 --pattern local --window -1,-1|--window -1,-1 and --pattern local contradict each other
 --window 4,4 --global-first 1 --position shaw|position=shaw goes with windows, not with
 --window 4,4 --local-rope-base 100|has no effect
---position rope --window 4,4 --local-rope-base 100|set full_every
+--position rope --window 4,4 --local-rope-base 100|set full-every
 --model lstm --pattern local|pattern has no effect with --model lstm
 --window 4,4 --global-first 1 --global-projection --qk-norm|not normalised
 END

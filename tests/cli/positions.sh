@@ -30,7 +30,7 @@ done
 
 # A learned table ends, unless something is said of what comes after it.
 run 2 predict learned long.txt --max-length 64
-has err 'learned: max_length=64: this model has learned positions for 8 tokens; position_beyond says what is to follow'
+has err 'learned: max-length=64: this model has learned positions for 8 tokens; position-beyond says what is to follow'
 run 0 predict learned long.txt --max-length 6 --threads 1
 for beyond in clamp tile interpolate; do
     run 0 predict learned long.txt --top 3 --max-length 64 --position-beyond $beyond --threads 1
@@ -43,7 +43,7 @@ cmp -s clamp tile && fail "clamped and tiled positions are the same"
 checks=$((checks + 1))
 cmp -s map.clamp map.tile && fail "clamped and tiled positions give the same map"
 run 2 attend learned "$long" --max-length 64
-has err 'learned: max_length=64: this model has learned positions for 8 tokens'
+has err 'learned: max-length=64: this model has learned positions for 8 tokens'
 # shellcheck disable=SC2086
 run 0 train classify "$train" -o tiled $quick --position-beyond tile
 run 0 predict tiled long.txt --top 3 --max-length 64 --threads 1
@@ -53,9 +53,9 @@ same out map.tile
 run 0 info tiled --json
 is "what is beyond" "$(json out config.position_beyond)" tile
 run 2 predict rope long.txt --position-beyond clamp
-has err 'position_beyond is of learned positions; this model has none'
+has err 'position-beyond is of learned positions; this model has none'
 run 2 test tiled learned "$train" --max-length 64
-has err 'qkv: learned: max_length=64'
+has err 'qkv: learned: max-length=64'
 run 2 predict learned long.txt --position-beyond wrap
 has err 'position-beyond=wrap: expected one of error.clamp.tile.interpolate'
 
@@ -71,11 +71,11 @@ for stretch in ntk yarn; do
     run 0 attend rope "$long" --max-length 64 --rope-stretch $stretch --threads 1
 done
 run 2 predict rope long.txt --rope-factor 3
-has err 'rope_factor=3 has no effect without a rope_stretch'
+has err 'rope-factor=3 has no effect without a rope-stretch'
 run 2 test t5 "$train" --rope-stretch ntk
-has err 'rope_stretch and rope_factor are of rotary positions; this model has none'
+has err 'rope-stretch and rope-factor are of rotary positions; this model has none'
 run 2 predict rope long.txt --rope-stretch linear --rope-factor 0.5
-has err 'rope_factor=0.5 is not in 1..1000000'
+has err 'rope-factor=0.5 is not in 1..1000000'
 
 # Details, and what has no use for them.
 # shellcheck disable=SC2086
@@ -104,9 +104,9 @@ done << 'END'
 --rope-base 500|--rope-base has no effect without --position rope
 --position rope --rope-factor 2|--rope-factor has no effect without --rope-stretch
 --position rope --rope-stretch ntk --rope-length 9|--rope-length has no effect with --rope-stretch ntk
---position t5 --position-buckets 7|position_buckets=7: expected an even number from 4 on
---position t5 --position-reach 9|position_reach=9 is too small for position_buckets=32
---position shaw --position-reach 200|position_reach=200: with position=shaw at most 127
+--position t5 --position-buckets 7|position-buckets=7: expected an even number from 4 on
+--position t5 --position-reach 9|position-reach=9 is too small for position-buckets=32
+--position shaw --position-reach 200|position-reach=200: with position=shaw at most 127
 --position rope --dim 4 --heads 4|head_dim=1: position=rope turns pairs of columns
 END
 
