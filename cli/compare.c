@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "progress.h"
@@ -11,18 +12,19 @@ typedef struct compare_values {
     int64_t threads, seeds;
     uint64_t seed;
     const char *data, *only, *html, *json, *resume;
-    int quick;
+    int quick, list;
 } compare_values;
 
 #define AT(field) offsetof(compare_values, field)
 static const cli_option options[] = {
     {"data", 0, CLI_TEXT, AT(data), "FILE", NULL, 0, 0,
-     "labelled rows to train on, one in ten held out to be scored; without it rows are made"},
-    {"seeds", 0, CLI_INT, AT(seeds), "N", NULL, 1, 100, "trainings of each kind, or rounds of timing [3; with --quick 2]"},
+     "labelled rows to train on, some of them held out to be scored; without it rows are made"},
+    {"seeds", 0, CLI_INT, AT(seeds), "N", NULL, 1, 100, "trainings of each kind, or rounds of timing [3; --quick 2; five folds 1]"},
     {"seed", 0, CLI_SEED, AT(seed), "N", "1", 0, 0, "the first of them"},
     {"quick", 0, CLI_FLAG, AT(quick), NULL, NULL, 0, 0, "a taste within two minutes: smaller, and fewer"},
     {"only", 0, CLI_TEXT, AT(only), "TEXT", NULL, 0, 0,
-     "of what is not done measure only what has TEXT in its name, as progress shows it"},
+     "of what is not done measure only what has these words in its name"},
+    {"list", 0, CLI_FLAG, AT(list), NULL, NULL, 0, 0, "print the names of the measurements and measure nothing"},
     {"html", 0, CLI_TEXT, AT(html), "FILE", NULL, 0, 0, "write tables, charts and verdicts as one page that needs no network"},
     {"json", 0, CLI_TEXT, AT(json), "FILE", NULL, 0, 0, "write them as JSON; - is standard output, instead of the tables"},
     {"resume", 0, CLI_TEXT, AT(resume), "FILE", NULL, 0, 0,
@@ -30,6 +32,8 @@ static const cli_option options[] = {
     {"threads", 0, CLI_INT, AT(threads), "N", "0", 0, 1024, "threads; 0: every core allowed"},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
+
+static const cli_need needs[] = {{"html", "!list"}, {"json", "!list"}, {NULL, NULL}};
 
 typedef struct compare_run {
     const compare_values *values;
@@ -48,6 +52,11 @@ static void on_progress(void *user, const qkv_compare_progress *p) {
     if (p->part > 0.005) snprintf(part, sizeof part, " (%.0f %% of it done)", 100 * p->part);
     snprintf(line, sizeof line, "%s of %s  %s%s%s", cli_count(p->cell + 1).s, cli_count(p->cells).s, p->what, part, left);
     cli_progress_line(&run->progress, line);
+}
+
+static void on_listed(void *user, const char *name, int done) {
+    (void)user;
+    printf("%s  %s\n", done ? "done" : "    ", name);
 }
 
 /* ---- files ---- */
@@ -74,7 +83,10 @@ static int check_files(const cli_verb *verb, const compare_run *run) {
         return cli_wrong_use(verb, "the data is read anew when the run goes on, and cannot be standard input");
     if (v->html && cli_check_place(v->html, "a page") != CLI_GO_ON) return CLI_FAILED;
     if (v->json && strcmp(v->json, "-") && cli_check_place(v->json, "JSON") != CLI_GO_ON) return CLI_FAILED;
-    return v->resume ? cli_check_place(v->resume, "what is done") : CLI_GO_ON;
+    /* One that is there can be printed from wherever it lies; that nothing can be added to it the library says. */
+    struct stat st;
+    const int there = v->resume && !stat(v->resume, &st) && S_ISREG(st.st_mode);
+    return v->resume && !there ? cli_check_place(v->resume, "what is done") : CLI_GO_ON;
 }
 
 /* A run that takes longer than a taste is worth keeping, asked or not. */
@@ -136,11 +148,22 @@ static void say_how_to_go_on(const compare_run *run, const qkv_compare_result *r
     fputc('\n', stderr);
 }
 
+/* Of a part that was asked for. */
+static void say_what_is_done(const compare_run *run, const qkv_compare_result *result) {
+    fprintf(stderr, "%s of %s measurements %s done", cli_count(result->done).s, cli_count(result->cells).s,
+            result->done == 1 ? "is" : "are");
+    if (result->kept)
+        fprintf(stderr, ", in %s; without --only the same command goes on\n", run->cells);
+    else
+        fprintf(stderr, ", and not kept%s\n", run->cells ? "" : ": --resume FILE would");
+}
+
 static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_status status, const qkv_compare_result *result) {
     cli_progress_clear(&run->progress);
     cli_signals_phase(CLI_SAVED);
     if (status == QKV_BAD_ARGUMENT) return cli_wrong_use(verb, "--%s", qkv_message(ctx)); /* "data: 'order' reads no data" */
     if (!result) return cli_signals_got() && status == QKV_STOPPED ? CLI_SIGNAL + cli_signals_got() : cli_fail(ctx, status);
+    if (run->values->list) return CLI_DONE;
     int code = write_results(ctx, run, result);
     if (status == QKV_STOPPED) {
         say_how_to_go_on(run, result);
@@ -150,9 +173,7 @@ static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_stat
         fprintf(stderr, "%s of %s measurements were taken from %s\n", cli_count(result->taken).s, cli_count(result->cells).s,
                 run->cells);
     if (code != CLI_GO_ON) return code;
-    if (result->done < result->cells)
-        fprintf(stderr, "%s of %s measurements are done%s%s\n", cli_count(result->done).s, cli_count(result->cells).s,
-                result->kept ? ", and are in " : "", result->kept ? run->cells : "");
+    if (result->done < result->cells) say_what_is_done(run, result);
     if (!run->own_cells || !result->kept || result->done < result->cells) return CLI_DONE;
     if (result->others == 0)
         unlink(run->cells);
@@ -163,7 +184,7 @@ static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_stat
 
 static int compare(const cli_verb *verb, compare_run *run) {
     const compare_values *v = run->values;
-    const qkv_compare_callbacks callbacks = {on_progress, run};
+    const qkv_compare_callbacks callbacks = {on_progress, on_listed, run};
     qkv_compare_options o;
     qkv_compare_result *result;
     qkv_ctx *ctx = NULL;
@@ -174,6 +195,7 @@ static int compare(const cli_verb *verb, compare_run *run) {
     o.data = v->data;
     o.cells = run->cells;
     o.only = v->only;
+    o.list = v->list;
     o.seeds = v->seeds;
     o.seed = v->seed;
     o.quick = v->quick;
@@ -207,7 +229,8 @@ static int run_compare(const cli_verb *verb, int argc, char **argv) {
         code = wrong_experiment(verb, run.what);
     } else {
         choose_cells(&run);
-        code = check_files(verb, &run);
+        code = cli_check_effects(verb, &args, &values, NULL, NULL);
+        if (code == CLI_GO_ON) code = check_files(verb, &run);
         if (code == CLI_GO_ON) code = compare(verb, &run);
     }
     free(run.cells);
@@ -242,6 +265,7 @@ const cli_verb cli_compare = {
                 "compare heads --data train.tsv --html heads.html",
     .options = options,
     .count = OPTIONS,
+    .needs = needs,
     .struct_size = sizeof(compare_values),
     .run = run_compare,
 };

@@ -41,9 +41,21 @@ static cli_text number(qkv_unit unit, double x) {
     }
 }
 
+/* +1.4 (-2.7 to +5.5) */
+static void gain_text(const qkv_compare_value *v, char text[CELL]) {
+    if (!isfinite(v->value))
+        snprintf(text, CELL, "-");
+    else if (isfinite(v->low) && isfinite(v->high))
+        snprintf(text, CELL, "%+.1f (%+.1f to %+.1f)", 100 * v->value, 100 * v->low, 100 * v->high);
+    else
+        snprintf(text, CELL, "%+.1f", 100 * v->value);
+}
+
 static void value_text(const qkv_compare_column *c, const qkv_compare_value *v, char text[CELL]) {
     if (c->unit == QKV_UNIT_TEXT)
         snprintf(text, CELL, "%s", v->text ? v->text : "");
+    else if (c->unit == QKV_UNIT_GAIN)
+        gain_text(v, text);
     else if (isfinite(v->value) && isfinite(v->deviation))
         snprintf(text, CELL, "%s +-%s", number(c->unit, v->value).s, number(c->unit, v->deviation).s);
     else
@@ -135,9 +147,14 @@ static json_t *text_json(const char *text) {
     return cli_json_text(text, (int64_t)strlen(text));
 }
 
+static void set_further(json_t *o, const char *key, const char *what, double x) {
+    char name[128];
+    snprintf(name, sizeof name, "%s_%s", key, what);
+    if (isfinite(x)) json_object_set_new(o, name, json_real(x));
+}
+
 static json_t *row_json(const qkv_compare_table *t, int64_t row) {
     json_t *o = json_object();
-    char name[128];
     for (int64_t c = 0; c < t->columns; c++) {
         const qkv_compare_value *v = &t->value[row * t->columns + c];
         if (t->column[c].unit == QKV_UNIT_TEXT) {
@@ -145,8 +162,9 @@ static json_t *row_json(const qkv_compare_table *t, int64_t row) {
             continue;
         }
         json_object_set_new(o, t->column[c].key, cli_json_real(v->value));
-        snprintf(name, sizeof name, "%s_deviation", t->column[c].key);
-        if (isfinite(v->deviation)) json_object_set_new(o, name, json_real(v->deviation));
+        set_further(o, t->column[c].key, "deviation", v->deviation);
+        set_further(o, t->column[c].key, "low", v->low);
+        set_further(o, t->column[c].key, "high", v->high);
     }
     return o;
 }

@@ -41,7 +41,7 @@ static void first(int number, int time) {
     } else if (phase == CLI_STEPS) {
         say("\nqkv: stopping after this step; once more to stop at once\n");
     } else if (phase == CLI_MEASURES) {
-        say("\nqkv: stopping after this repeat; once more to stop at once\n");
+        say("\nqkv: stopping after the step or repeat at hand; once more to stop at once\n");
     }
 }
 

@@ -23,8 +23,9 @@ typedef struct qkv_compare_options {
     int64_t seeds;     /* trainings of each kind, 1 .. 100; 0: as many as the experiment has by default */
     uint64_t seed;     /* the first of them */
     int quick;         /* 1: smaller and fewer, within two minutes on two cores */
-    const char *only;  /* of the cells that are not in the file only those are measured that have this in their name, which
-                        * progress gives; NULL: all. A text that no name has is QKV_BAD_ARGUMENT */
+    const char *only;  /* of the cells that are not in the file only those are measured that have these words in their name, whatever
+                        * the case ("seed 1" is not in "seed 10"); NULL: all. Words that no name has are QKV_BAD_ARGUMENT */
+    int list;          /* 1: nothing is measured or concluded; callbacks->listed gets the names */
 } qkv_compare_options;
 
 QKV_API void qkv_compare_init(qkv_compare_options *options);
@@ -41,6 +42,7 @@ typedef enum qkv_unit {
     QKV_UNIT_COUNT,
     QKV_UNIT_NUMBER,
     QKV_UNIT_SHARE, /* 0 .. 1, shown in per cent */
+    QKV_UNIT_GAIN,  /* a difference of shares, shown in points, with its interval */
     QKV_UNIT_SECONDS,
     QKV_UNIT_BYTES,
     QKV_UNIT_OPERATIONS /* multiply-adds */
@@ -55,6 +57,7 @@ typedef struct qkv_compare_value {
     const char *text; /* of a TEXT column, else NULL */
     double value;     /* NaN: not measured */
     double deviation; /* of a sample, over the seeds or repeats; NaN: none is known */
+    double low, high; /* of a gain: where it lies with 95 % confidence; NaN: not known */
 } qkv_compare_value;
 
 typedef struct qkv_compare_table {
@@ -120,7 +123,7 @@ typedef struct qkv_compare_result {
 } qkv_compare_result;
 
 typedef struct qkv_compare_progress {
-    int64_t cell, cells; /* the one at hand, from 0; how many there are */
+    int64_t cell, cells; /* the one at hand, from 0; how many are asked for */
     const char *what;    /* it is */
     double part;         /* of it that is done, 0 .. 1 */
     double left;         /* seconds that all of them will take from now on; NaN: not known yet */
@@ -130,12 +133,14 @@ typedef struct qkv_compare_callbacks {
     /* Before each cell, and now and then while it runs. May be NULL. Called on the thread that runs the experiment; it must not
      * call into the same context. */
     void (*progress)(void *user, const qkv_compare_progress *progress);
+    /* With options->list, for each cell that is asked for: its name, and whether it is done. May be NULL. */
+    void (*listed)(void *user, const char *name, int done);
     void *user;
 } qkv_compare_callbacks;
 
 /* Runs an experiment. QKV_OK, or QKV_STOPPED when the stop callback asked: then *result has what the cells that are done give,
  * and verdicts that need others are QKV_CANNOT_BE_JUDGED. Else *result is NULL. A file of cells that is damaged is mended: lines
- * that are not as they were written, or lack a value, are left out and measured anew, which is logged; one that never was a file of
+ * that are not as they were written, or lack a value, are passed over, which is logged; one that never was a file of
  * cells is QKV_BAD_FORMAT and stays as it is. One that cannot be written is logged once, and the run goes on without. Several runs
  * may use one file at once.
  * Trainings give the same scores for any number of threads. `callbacks` may be NULL. */

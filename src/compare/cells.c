@@ -104,7 +104,7 @@ qkv_status qkv_cells_open(qkv_ctx *ctx, const char *path, qkv_cells *c) {
     if (!path) return QKV_OK;
     QKV_TRY(read_file(c, &bad, &first_bad));
     if (bad)
-        qkv_log(c->ctx, "%s: line %lld%s no whole cell; measured anew", c->path, (long long)first_bad,
+        qkv_log(c->ctx, "%s: line %lld%s no whole cell; passed over", c->path, (long long)first_bad,
                 bad > 1 ? " and others are" : " is");
     return QKV_OK;
 }

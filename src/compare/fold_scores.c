@@ -47,33 +47,60 @@ static int32_t frequent(const qkv_crossval *c) {
     return best;
 }
 
+static const qkv_trial *trial_of(const qkv_fold_trials *t, int64_t fold, int64_t seed) {
+    int64_t of[QKV_TRIAL_PLACES];
+    memcpy(of, t->at, sizeof of);
+    of[t->fold] = fold;
+    of[t->turn] = seed;
+    return qkv_run_find(t->run, of);
+}
+
+static bool is_done(const qkv_fold_trials *t, int64_t fold, int64_t seed) {
+    const qkv_trial *trial = trial_of(t, fold, seed);
+    return trial && trial->values;
+}
+
+uint32_t qkv_fold_scores_there(const qkv_fold_trials *t) {
+    uint32_t best = 0;
+    int most = 0;
+    for (int64_t seed = 0; seed < t->run->seeds; seed++) {
+        uint32_t mask = 0;
+        int count = 0;
+        for (int64_t f = 0; f < t->crossval->asked; f++)
+            if (is_done(t, f, seed)) mask |= 1u << f, count++;
+        if (count > most) most = count, best = mask;
+    }
+    return best;
+}
+
 /* False: a fold is missing. */
-static bool gather(const qkv_run *run, const qkv_crossval *c, const int64_t at[QKV_TRIAL_PLACES], int fold, answers *a) {
-    int64_t n = 0, of[QKV_TRIAL_PLACES];
-    memcpy(of, at, sizeof of);
+static bool gather(const qkv_fold_trials *t, uint32_t mask, int64_t seed, answers *a) {
+    const qkv_crossval *c = t->crossval;
+    int64_t n = 0, folds = 0;
     for (int64_t f = 0; f < c->asked; f++) {
-        of[fold] = f;
-        const qkv_trial *t = qkv_run_find(run, of);
-        const json_t *given = t && t->values ? json_object_get(t->values, "given") : NULL;
-        if (!t || !t->values) return false;
+        if (!(mask >> f & 1)) continue;
+        const qkv_trial *trial = trial_of(t, f, seed);
+        if (!trial || !trial->values) return false;
+        const json_t *given = json_object_get(trial->values, "given");
         size_t k = 0;
-        a->begins[f] = n;
+        a->begins[folds++] = n;
         for (int64_t i = 0; i < c->table.count; i++) {
             if (c->fold[i] != f) continue;
             a->gold[n] = c->target[i];
             a->given[n++] = given ? (int32_t)json_integer_value(json_array_get(given, k++)) : frequent(c);
         }
     }
-    a->begins[c->asked] = n;
-    return true;
+    a->begins[folds] = n;
+    return folds > 0;
 }
 
 /* Of all rows but from .. to. */
-static qkv_status score_without(const qkv_crossval *c, const answers *a, int64_t from, int64_t to, double marks[QKV_MARKS]) {
+static qkv_status score_without(const qkv_crossval *c, const answers *a, int64_t rows, int64_t from, int64_t to,
+                                double marks[QKV_MARKS]) {
     qkv_counts counts;
     qkv_scores scores;
     QKV_TRY(qkv_counts_create(c->ctx, c->labels.count, &counts));
-    for (int64_t i = 0; i < c->test_rows; i++)
+    for (int64_t i = 0; i < rows; i++)
         if (i < from || i >= to) qkv_counts_add(&counts, a->gold[i], a->given[i], 0);
     qkv_counts_scores(&counts, &scores);
     qkv_counts_free(c->ctx, &counts);
@@ -85,13 +112,13 @@ static qkv_status score_without(const qkv_crossval *c, const answers *a, int64_t
 static qkv_status score(const qkv_crossval *c, const answers *a, qkv_fold_scores *s) {
     qkv_outcomes o;
     double marks[QKV_MARKS];
-    QKV_TRY(score_without(c, a, 0, 0, marks));
+    QKV_TRY(score_without(c, a, s->rows, 0, 0, marks));
     for (int m = 0; m < QKV_MARKS; m++) s->of[m][s->seeds] = marks[m];
     for (int64_t f = 0; f < s->folds && s->folds > 1; f++) {
-        QKV_TRY(score_without(c, a, a->begins[f], a->begins[f + 1], marks));
+        QKV_TRY(score_without(c, a, s->rows, a->begins[f], a->begins[f + 1], marks));
         for (int m = 0; m < QKV_MARKS; m++) s->without[m][f] += marks[m];
     }
-    QKV_TRY(qkv_outcomes_pairs(c->ctx, c->test_rows, c->labels.count, a->gold, a->given, &o));
+    QKV_TRY(qkv_outcomes_pairs(c->ctx, s->rows, c->labels.count, a->gold, a->given, &o));
     qkv_status status = qkv_bootstrap(c->ctx, &o, QKV_FOLD_SCORES_RESAMPLES, 1, a->scores);
     qkv_outcomes_free(c->ctx, &o);
     for (int m = 0; status == QKV_OK && m < QKV_MARKS; m++)
@@ -101,19 +128,18 @@ static qkv_status score(const qkv_crossval *c, const answers *a, qkv_fold_scores
     return status;
 }
 
-static qkv_status make(const qkv_run *run, const qkv_crossval *c, const int64_t at[QKV_TRIAL_PLACES], int fold, int turn,
-                       answers *a, qkv_fold_scores *s) {
+static qkv_status make(const qkv_fold_trials *t, answers *a, qkv_fold_scores *s) {
     int64_t of[QKV_TRIAL_PLACES];
-    memcpy(of, at, sizeof of);
-    of[fold] = QKV_ANY;
-    for (int64_t seed = 0; seed < run->seeds && seed < QKV_SAMPLES; seed++) {
-        of[turn] = seed;
-        s->missing += qkv_run_missing(run, of);
+    memcpy(of, t->at, sizeof of);
+    of[t->fold] = QKV_ANY;
+    for (int64_t seed = 0; seed < t->run->seeds && seed < QKV_SAMPLES; seed++) {
+        of[t->turn] = seed;
+        s->missing += qkv_run_missing(t->run, of);
         s->seed[s->seeds] = seed;
-        if (gather(run, c, of, fold, a)) QKV_TRY(score(c, a, s));
+        if (gather(t, s->mask, seed, a)) QKV_TRY(score(t->crossval, a, s));
     }
-    of[turn] = 1;
-    s->fixed = run->seeds > 1 && !qkv_run_find(run, of);
+    of[t->turn] = 1;
+    s->fixed = t->run->seeds > 1 && !qkv_run_find(t->run, of);
     for (int m = 0; m < QKV_MARKS && s->seeds > 0; m++) {
         for (int64_t r = 0; r < QKV_FOLD_SCORES_RESAMPLES; r++) s->resampled[m][r] /= (double)s->seeds;
         for (int64_t f = 0; f < s->folds; f++) s->without[m][f] /= (double)s->seeds;
@@ -121,17 +147,19 @@ static qkv_status make(const qkv_run *run, const qkv_crossval *c, const int64_t 
     return QKV_OK;
 }
 
-qkv_status qkv_fold_scores_make(const qkv_run *run, const qkv_crossval *c, const int64_t at[QKV_TRIAL_PLACES], int fold, int turn,
-                                qkv_fold_scores *s) {
+qkv_status qkv_fold_scores_make(const qkv_fold_trials *t, uint32_t mask, qkv_fold_scores *s) {
+    const qkv_crossval *c = t->crossval;
     answers a = {0};
-    *s = (qkv_fold_scores){.ctx = c->ctx, .rows = c->test_rows, .folds = c->asked};
+    *s = (qkv_fold_scores){.ctx = c->ctx, .mask = mask};
+    for (int64_t f = 0; f < c->asked; f++) s->folds += mask >> f & 1;
+    for (int64_t i = 0; i < c->table.count; i++) s->rows += c->fold[i] < c->asked && (mask >> c->fold[i] & 1);
     qkv_status status = QKV_OK;
     for (int m = 0; status == QKV_OK && m < QKV_MARKS; m++)
         status = qkv_alloc_zero(c->ctx, QKV_FOLD_SCORES_RESAMPLES, sizeof(double), &s->resampled[m]);
-    if (status == QKV_OK) status = qkv_alloc(c->ctx, c->test_rows, sizeof *a.gold, &a.gold);
-    if (status == QKV_OK) status = qkv_alloc(c->ctx, c->test_rows, sizeof *a.given, &a.given);
+    if (status == QKV_OK) status = qkv_alloc(c->ctx, s->rows, sizeof *a.gold, &a.gold);
+    if (status == QKV_OK) status = qkv_alloc(c->ctx, s->rows, sizeof *a.given, &a.given);
     if (status == QKV_OK) status = qkv_alloc(c->ctx, QKV_BOOT_SCORES * QKV_FOLD_SCORES_RESAMPLES, sizeof *a.scores, &a.scores);
-    if (status == QKV_OK) status = make(run, c, at, fold, turn, &a, s);
+    if (status == QKV_OK) status = make(t, &a, s);
     qkv_free(c->ctx, a.gold);
     qkv_free(c->ctx, a.given);
     qkv_free(c->ctx, a.scores);

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/hash.h"
+#include "compare/only.h"
 
 /* Seconds between two reports of one trial. */
 #define TELL_EVERY 0.1
@@ -24,6 +25,8 @@ qkv_status qkv_run_add(qkv_run *run, qkv_trial **trial) {
 }
 
 qkv_key_name qkv_name_in_key(const char *name, int64_t most) {
+    const char *rows = strstr(name, "(rows ");
+    if (rows) name = rows;
     const size_t size = strlen(name);
     qkv_key_name n;
     if ((int64_t)size <= most)
@@ -118,7 +121,11 @@ static void tell(qkv_run *run, double part) {
     const qkv_compare_callbacks *c = run->callbacks;
     run->told = qkv_now();
     if (!c || !c->progress) return;
-    const qkv_compare_progress p = {run->at_hand, run->count, run->trials[run->at_hand].what, part, seconds_left(run, part)};
+    qkv_compare_progress p = {.what = run->trials[run->at_hand].what, .part = part, .left = seconds_left(run, part)};
+    for (int64_t i = 0; i < run->count; i++) {
+        p.cell += i < run->at_hand && !run->trials[i].left_out;
+        p.cells += !run->trials[i].left_out;
+    }
     c->progress(c->user, &p);
 }
 
@@ -150,7 +157,7 @@ static qkv_status leave_out(qkv_run *run) {
     const char *only = run->o->only;
     int64_t chosen = 0;
     for (int64_t i = 0; i < run->count; i++) {
-        run->trials[i].left_out = only && !strstr(run->trials[i].what, only);
+        run->trials[i].left_out = only && !qkv_only_names(only, run->trials[i].what);
         chosen += !run->trials[i].left_out;
     }
     if (chosen > 0) return QKV_OK;
@@ -158,29 +165,35 @@ static qkv_status leave_out(qkv_run *run) {
                     run->trials[0].what, run->trials[run->count - 1].what);
 }
 
+/* Takes a cell that is there, unless it lacks something: then it is dropped. */
+static bool take(qkv_run *run, qkv_trial *t, int64_t *bad) {
+    const json_t *values = qkv_cells_get(&run->cells, t->key);
+    if (!values || t->values) return false;
+    if (!run->experiment->whole(run, t, values)) {
+        qkv_cells_drop(&run->cells, t->key);
+        ++*bad;
+        return false;
+    }
+    t->values = values;
+    run->taken++;
+    run->done++;
+    return true;
+}
+
+/* Those that were there, or that another run has put into the file meanwhile. */
 static void take_kept(qkv_run *run) {
     int64_t bad = 0;
-    for (int64_t i = 0; i < run->count; i++) {
-        qkv_trial *t = &run->trials[i];
-        const json_t *values = qkv_cells_get(&run->cells, t->key);
-        if (values && run->experiment->whole(run, t, values)) {
-            t->values = values;
-            run->taken++;
-        } else if (values) {
-            bad++;
-            qkv_cells_drop(&run->cells, t->key);
-        }
-    }
-    run->done = run->taken;
+    for (int64_t i = 0; i < run->count; i++) take(run, &run->trials[i], &bad);
     if (bad > 0)
-        qkv_log(run->ctx, "%s: values of %lld cell%s are missing or cannot be; measured anew", run->o->cells, (long long)bad,
+        qkv_log(run->ctx, "%s: values of %lld cell%s are missing or cannot be; passed over", run->o->cells, (long long)bad,
                 bad == 1 ? "" : "s");
 }
 
 static qkv_status all_trials(qkv_run *run) {
     for (run->at_hand = 0; run->at_hand < run->count; run->at_hand++) {
         qkv_trial *t = &run->trials[run->at_hand];
-        if (t->values || t->left_out) continue;
+        int64_t bad = 0;
+        if (t->values || t->left_out || take(run, t, &bad)) continue;
         if (qkv_stop_asked(run->ctx))
             return qkv_fail(run->ctx, QKV_STOPPED, "stopped on request; %lld of %lld are done", (long long)run->done,
                             (long long)run->count);
@@ -192,11 +205,13 @@ static qkv_status all_trials(qkv_run *run) {
 /* Which run measures what claims lack. */
 static void say_what_lacks(const qkv_run *run, qkv_outcome *o) {
     const qkv_compare_options *c = run->o;
-    const char *command =
-        qkv_outcome_text(o, "qkv compare %s%s%s", run->experiment->name, c->data ? " --data " : "", c->data ? c->data : "");
+    char seeds[32] = "", seed[48] = "";
+    if (c->seeds > 0) snprintf(seeds, sizeof seeds, " --seeds %lld", (long long)c->seeds);
+    if (c->seed != 1) snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)c->seed);
     if (run->done < run->count)
-        qkv_outcome_lacks(o, qkv_outcome_text(o, "Not all of it was measured: '%s%s' has to run to its end.", command,
-                                              c->quick ? " --quick" : ""));
+        qkv_outcome_lacks(o, qkv_outcome_text(o, "Not all of it was measured: 'qkv compare %s%s%s%s%s%s' has to run to its end.",
+                                              run->experiment->name, c->data ? " --data " : "", c->data ? c->data : "",
+                                              c->quick ? " --quick" : "", seeds, seed));
     else
         qkv_outcome_lacks(o, "Not all of it could be measured: a training diverged, or a layer did not fit into memory.");
 }
@@ -214,7 +229,7 @@ static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
     qkv_outcome *o;
     QKV_TRY(qkv_outcome_create(run->ctx, &o));
     say_what_lacks(run, o);
-    conclude_unstopped(run, o);
+    if (!run->o->list) conclude_unstopped(run, o);
     const char *machine = qkv_outcome_text(o, "%s", run->machine), *setting = qkv_outcome_text(o, "%s", run->setting);
     qkv_status status = qkv_outcome_finish(o, result);
     if (status != QKV_OK) {
@@ -235,13 +250,21 @@ static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
     return QKV_OK;
 }
 
+static void list_names(const qkv_run *run) {
+    const qkv_compare_callbacks *c = run->callbacks;
+    for (int64_t i = 0; c && c->listed && i < run->count; i++)
+        if (!run->trials[i].left_out) c->listed(c->user, run->trials[i].what, run->trials[i].values != NULL);
+}
+
 static qkv_status run_all(qkv_run *run, qkv_compare_result **result) {
     QKV_TRY(qkv_cells_open(run->ctx, run->o->cells, &run->cells));
     QKV_TRY(qkv_alloc_zero(run->ctx, 1, run->experiment->self_size ? run->experiment->self_size : 1, &run->self));
     QKV_TRY(run->experiment->prepare(run));
     QKV_TRY(leave_out(run));
     take_kept(run);
-    qkv_status status = all_trials(run);
+    qkv_status status = run->o->list ? QKV_OK : all_trials(run);
+    take_kept(run);
+    if (run->o->list) list_names(run);
     if (status != QKV_OK && status != QKV_STOPPED) return status;
     char message[sizeof run->ctx->message];
     memcpy(message, run->ctx->message, sizeof message);

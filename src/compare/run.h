@@ -56,7 +56,8 @@ struct qkv_run {
 /* A further trial. `key` and `what` are printed into it by the caller, through the pointer, which is valid until the next call. */
 qkv_status qkv_run_add(qkv_run *run, qkv_trial **trial) QKV_MUST_USE;
 
-/* A name as it stands in keys: of one that has more than `most` bytes (200 at most) so many of them and a hash of all. */
+/* A name as it stands in keys: of rows of a file what they are, not where they lie (what begins with "(rows "); of one that has more
+ * than `most` bytes (200 at most) so many of them and a hash of all. */
 typedef struct qkv_key_name {
     char s[256];
 } qkv_key_name;

@@ -27,6 +27,12 @@ static bool shown(const axis *a, double x) {
     return isfinite(x) && (!a->log || x > 0);
 }
 
+/* Of a deviation on both sides of a share only what a share can be. */
+static double bar(const qkv_compare_chart *c, double y, double deviation) {
+    const double end = y + deviation;
+    return c->y_unit == QKV_UNIT_SHARE && y >= 0 && y <= 1 ? fmin(fmax(end, 0), 1) : end;
+}
+
 static void widen(axis *a, double x) {
     if (!shown(a, x)) return;
     double s = a->log ? log10(x) : x;
@@ -100,7 +106,8 @@ static qkv_status axes(const qkv_compare_chart *c, const axis *x, const axis *y,
     return label(out, 16, (TOP + HEIGHT - BOTTOM) / 2.0, "middle", " transform=\"rotate(-90 16 190)\"", c->y_name);
 }
 
-static qkv_status one_line(const qkv_compare_line *l, int number, const axis *x, const axis *y, qkv_buf *out) {
+static qkv_status one_line(const qkv_compare_chart *c, int number, const axis *x, const axis *y, qkv_buf *out) {
+    const qkv_compare_line *l = &c->line[number];
     const char *color = COLOR[number % COLORS];
     double at = TOP + 10 + 18.0 * number;
     QKV_TRY(qkv_buf_addf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\" points=\"", color,
@@ -113,8 +120,8 @@ static qkv_status one_line(const qkv_compare_line *l, int number, const axis *x,
         QKV_TRY(
             qkv_buf_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", on(x, l->x[i]), on(y, l->y[i]), color));
         double d = l->deviation[i];
-        if (shown(y, l->y[i] - d) && d > 0)
-            QKV_TRY(line(out, on(x, l->x[i]), on(y, l->y[i] - d), on(x, l->x[i]), on(y, l->y[i] + d), color));
+        if (shown(y, bar(c, l->y[i], -d)) && d > 0)
+            QKV_TRY(line(out, on(x, l->x[i]), on(y, bar(c, l->y[i], -d)), on(x, l->x[i]), on(y, bar(c, l->y[i], d)), color));
     }
     QKV_TRY(qkv_buf_addf(
         out, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\"/>\n",
@@ -130,11 +137,13 @@ qkv_status qkv_chart_print(const qkv_compare_chart *c, qkv_buf *out) {
             widen(&x, c->line[k].x[i]);
             widen(&y, c->line[k].y[i]);
             if (!c->line[k].deviation[i]) continue;
-            widen(&y, c->line[k].y[i] - c->line[k].deviation[i]);
-            widen(&y, c->line[k].y[i] + c->line[k].deviation[i]);
+            widen(&y, bar(c, c->line[k].y[i], -c->line[k].deviation[i]));
+            widen(&y, bar(c, c->line[k].y[i], c->line[k].deviation[i]));
         }
     settle(&x);
+    const bool shares = c->y_unit == QKV_UNIT_SHARE && y.high <= 1;
     settle(&y);
+    if (shares) y.high = fmin(y.high, 1); /* nothing lies above */
     QKV_TRY(qkv_buf_addf(out, "<h2>"));
     QKV_TRY(qkv_page_text(c->title, out));
     QKV_TRY(qkv_buf_addf(
@@ -143,6 +152,6 @@ qkv_status qkv_chart_print(const qkv_compare_chart *c, qkv_buf *out) {
         "font-size=\"12\" fill=\"#222\">\n",
         WIDTH, HEIGHT, WIDTH, HEIGHT));
     QKV_TRY(axes(c, &x, &y, out));
-    for (int64_t k = 0; k < c->lines; k++) QKV_TRY(one_line(&c->line[k], (int)k, &x, &y, out));
+    for (int64_t k = 0; k < c->lines; k++) QKV_TRY(one_line(c, (int)k, &x, &y, out));
     return qkv_buf_addf(out, "</svg>\n");
 }

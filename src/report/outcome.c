@@ -126,7 +126,7 @@ void qkv_outcome_row(qkv_outcome *o) {
         o->row_capacity = capacity;
     }
     qkv_compare_value *row = (qkv_compare_value *)t->value + t->rows++ * t->columns;
-    for (int64_t i = 0; i < t->columns; i++) row[i] = (qkv_compare_value){t->column[i].unit == QKV_UNIT_TEXT ? "" : NULL, NAN, NAN};
+    for (int64_t i = 0; i < t->columns; i++) row[i] = (qkv_compare_value){t->column[i].unit == QKV_UNIT_TEXT ? "" : NULL, NAN, NAN, NAN, NAN};
 }
 
 static qkv_compare_value *at(qkv_outcome *o, int64_t column) {
@@ -147,7 +147,9 @@ void qkv_outcome_set(qkv_outcome *o, int64_t column, double value, double deviat
 }
 
 void qkv_outcome_set_estimate(qkv_outcome *o, int64_t column, const qkv_estimate *e) {
+    qkv_compare_value *v = at(o, column);
     qkv_outcome_set(o, column, e->value, e->deviation);
+    if (v && o->last_table->t.column[column].unit == QKV_UNIT_GAIN) v->low = e->low, v->high = e->high;
 }
 
 /* ---- charts ---- */

@@ -81,6 +81,9 @@ void qkv_page_value(qkv_unit unit, double x, char *text, size_t size) {
     case QKV_UNIT_SHARE:
         snprintf(text, size, "%.2f %%", 100 * x);
         break;
+    case QKV_UNIT_GAIN:
+        snprintf(text, size, "%+.1f", 100 * x);
+        break;
     case QKV_UNIT_SECONDS:
         scaled(1e9 * x, seconds, 4, 1000, text, size);
         break;
@@ -106,7 +109,9 @@ static qkv_status cell(const qkv_compare_column *c, const qkv_compare_value *v, 
     if (c->unit == QKV_UNIT_TEXT) return element(out, "<td>", v->text ? v->text : "", "</td>");
     qkv_page_value(c->unit, v->value, text, sizeof text);
     QKV_TRY(qkv_buf_addf(out, "<td class=\"n\">%s", text));
-    if (isfinite(v->value) && isfinite(v->deviation)) {
+    if (c->unit == QKV_UNIT_GAIN && isfinite(v->low) && isfinite(v->high))
+        QKV_TRY(qkv_buf_addf(out, " <small>(%+.1f to %+.1f)</small>", 100 * v->low, 100 * v->high));
+    else if (isfinite(v->value) && isfinite(v->deviation)) {
         qkv_page_value(c->unit, v->deviation, deviation, sizeof deviation);
         QKV_TRY(qkv_buf_addf(out, " <small>&#177; %s</small>", deviation));
     }
@@ -150,6 +155,12 @@ static qkv_status print_claims(const qkv_compare_result *r, qkv_buf *out) {
     return qkv_buf_addf(out, "</tbody>\n</table>\n");
 }
 
+static bool has_points(const qkv_compare_chart *c) {
+    int64_t points = 0;
+    for (int64_t k = 0; k < c->lines; k++) points += c->line[k].count;
+    return points > 0;
+}
+
 /* ---- the page ---- */
 
 static const char STYLE[] =
@@ -175,6 +186,7 @@ qkv_status qkv_page_print(const qkv_compare_result *r, qkv_buf *out) {
                              (long long)r->cells));
     QKV_TRY(print_claims(r, out));
     for (int64_t i = 0; i < r->tables; i++) QKV_TRY(print_table(&r->table[i], out));
-    for (int64_t i = 0; i < r->charts; i++) QKV_TRY(qkv_chart_print(&r->chart[i], out));
+    for (int64_t i = 0; i < r->charts; i++)
+        if (has_points(&r->chart[i])) QKV_TRY(qkv_chart_print(&r->chart[i], out));
     return qkv_buf_addf(out, "</body>\n</html>\n");
 }

@@ -175,7 +175,7 @@ for signal in INT:130 TERM:143; do
     kill "-${signal%:*}" $pid
     wait $pid
     is "exit code after $signal" $? "${signal#*:}"
-    has err 'stopping after this repeat'
+    has err 'stopping after the step or repeat at hand'
     has err '^qkv: stopped; 0 of 3 cases are done$'
     at_least "peak in the JSON of a stopped run" "$(json j machine.ceilings.0.fma_gflops)" 1e-6
     is "stopped" "$(json j stopped)" true

@@ -47,16 +47,16 @@ run 0 compare order --seeds 2 --resume cells --json b # half of them are there
 is taken "$(json b taken)" "$(json a cells)"
 printf '{"cell":"half' >> cells
 run 0 compare order --seeds 3 --resume cells
-has err 'warning: cells: line [0-9]+ is no whole cell; measured anew'
+has err 'warning: cells: line [0-9]+ is no whole cell; passed over'
 sed -E '2s/"rows":[0-9]/"rows":7/' cells > edited # by hand
 run 0 compare order --seeds 1 --resume edited --json b
-has err 'warning: edited: line 2 is no whole cell; measured anew'
+has err 'warning: edited: line 2 is no whole cell; passed over'
 is "taken of an edited file" "$(json b taken)" "$(($(json b cells) - 1))"
 is "the table beside it" "$(json a tables)" "$(json b tables)"
 
 # A part of it: what is left out is measured by another run, and the file waits for it.
 run 0 compare order --seeds 2 --only "no positions, seed" --json part
-has err '^2 of [0-9]+ measurements are done, and are in qkv-compare-order\.cells$'
+has err '^2 of [0-9]+ measurements are done, in qkv-compare-order\.cells; without --only the same command goes on$'
 is "a part of it" "$(json part done)/$(json part cells)" "2/$(json j cells)"
 is "no verdict yet" "$(json part claims.0.verdict)/$(json part claims.0.so_far)" "cannot be judged/true"
 run 0 compare order --seeds 2 --only "seed 1" --json part
@@ -65,9 +65,32 @@ run 0 compare order --seeds 2 --json part
 is "the rest" "$(json part done)/$(json part tables.0.rows.0.words)" "$(json j cells)/$(json j tables.0.rows.0.words)"
 [ ! -e qkv-compare-order.cells ] || fail "the file stays though all is done"
 run 0 compare order --quick --only "no positions, seed"
-has err '^2 of [0-9]+ measurements are done$'
+has err '^2 of [0-9]+ measurements are done, and not kept: --resume FILE would$'
+run 0 compare order --seeds 11 --only "SEED 1" --list # and of no other
+is "names" "$(lines out)" "$(($(json j cells) / 2))"
+has out '^      no positions, seed 1$'
+run 0 compare order --seeds 1 --only "seed 1" --resume part.cells
+run 0 compare order --seeds 2 --only lstm --list --resume part.cells
+is "what is done" "$(cat out)" "$(printf 'done  LSTM, seed 1\n      LSTM, seed 2')"
+run 2 compare order --list --json j
+run 2 compare order --only " "
 run 2 compare order --only GRUU
 has err "^qkv compare: --only: no measurement has 'GRUU' in its name; the first is 'no positions, seed 1', the last 'GRU, seed 3'$"
+
+# One fold of five: what it says is printed, and it is known again wherever the rows lie.
+i=0
+while [ $i -lt 60 ]; do
+    printf 'a\tone two three %s\nb\tfour five six %s\n' $i $i
+    i=$((i + 2))
+done > rows.tsv
+run 0 compare patterns --data rows.tsv --threads 1 --only "full, 512 tokens, fold 2 of 5" --resume folds.cells --json j
+is "measured" "$(json j done)/$(json j taken)/$(json j cells)" 1/0/75
+at_least "accuracy of a fold" "$(json j tables.0.rows.0.accuracy)" 0.3
+json j tables.0.rows.1.accuracy | grep -q 'null' || fail "accuracy of what was not measured"
+mkdir elsewhere
+gzip < rows.tsv > elsewhere/again.tsv.gz
+run 0 compare patterns --data elsewhere/again.tsv.gz --threads 1 --only "full, 512 tokens, fold 2 of 5" --resume folds.cells --json j
+is "known again" "$(json j done)/$(json j taken)" 1/1
 
 # Two at once on one file: nothing of either is lost.
 "$QKV" compare order --seeds 6 --threads 1 --resume both > /dev/null 2> err &

@@ -249,7 +249,7 @@ static void a_run_stops_and_goes_on(void **state) {
     char path[512];
     remove(test_path("cells_run", path));
     const qkv_compare_options o = {.struct_size = sizeof o, .what = "toy", .cells = path};
-    const qkv_compare_callbacks callbacks = {on_progress, NULL};
+    const qkv_compare_callbacks callbacks = {.progress = on_progress};
     qkv_compare_result *r;
     ctx.stop = on_stop;
     measured = 0, stop_after = 4;

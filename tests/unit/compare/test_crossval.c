@@ -111,7 +111,7 @@ static void linear(void **state) {
 /* Trials of two arms, two folds, two seeds: the second arm errs once more a fold. */
 static void fold_scoress(void **state) {
     (void)state;
-    enum { FOLD = 1, TURN = 2 };
+    enum { FOLD = 1, TURN = 2, ALL = 3 };
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = context(&memory);
     qkv_crossval c = made(&ctx);
@@ -136,7 +136,7 @@ static void fold_scoress(void **state) {
     qkv_fold_scores s[2], none;
     for (int arm = 0; arm < 2; arm++) {
         const int64_t at[QKV_TRIAL_PLACES] = {arm, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
-        assert_int_equal(qkv_fold_scores_make(&run, &c, at, FOLD, TURN, &s[arm]), QKV_OK);
+        assert_int_equal(qkv_fold_scores_make(&(qkv_fold_trials){&run, &c, at, FOLD, TURN}, ALL, &s[arm]), QKV_OK);
         assert_int_equal(s[arm].seeds, 2);
     }
     const qkv_estimate first = qkv_fold_scores_mean(&s[0], QKV_MARK_ACCURACY),
@@ -152,13 +152,21 @@ static void fold_scoress(void **state) {
     const int64_t at[QKV_TRIAL_PLACES] = {0, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY},
                   nowhere[QKV_TRIAL_PLACES] = {7, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
     qkv_fold_scores_free(&s[0]);
-    assert_int_equal(qkv_fold_scores_make(&run, &c, at, FOLD, TURN, &s[0]), QKV_OK);
+    assert_int_equal(qkv_fold_scores_make(&(qkv_fold_trials){&run, &c, at, FOLD, TURN}, ALL, &s[0]), QKV_OK);
     assert_int_equal(s[0].seeds, 1);
     assert_true(fabs(qkv_fold_scores_mean(&s[0], QKV_MARK_ACCURACY).value - 14.0 / 16) < 1e-12);
     assert_true(isnan(qkv_fold_scores_mean(&s[0], QKV_MARK_MACRO_F1).low));
     assert_true(isnan(qkv_fold_scores_gain(&s[0], &s[1], QKV_MARK_ACCURACY).low));
-    assert_int_equal(qkv_fold_scores_make(&run, &c, nowhere, FOLD, TURN, &none), QKV_OK);
+    assert_int_equal(qkv_fold_scores_make(&(qkv_fold_trials){&run, &c, nowhere, FOLD, TURN}, 0, &none), QKV_OK);
     assert_true(isnan(qkv_fold_scores_gain(&s[0], &none, QKV_MARK_ACCURACY).value));
+    qkv_fold_scores_free(&none);
+    assert_int_equal(qkv_fold_scores_there(&(qkv_fold_trials){&run, &c, nowhere, FOLD, TURN}), 0);
+    assert_int_equal(qkv_fold_scores_there(&(qkv_fold_trials){&run, &c, at, FOLD, TURN}), 3);
+    trials[2].values = NULL; /* and now of the first seed, too: the first fold is what there is, of both */
+    assert_int_equal(qkv_fold_scores_there(&(qkv_fold_trials){&run, &c, at, FOLD, TURN}), 1);
+    assert_int_equal(qkv_fold_scores_make(&(qkv_fold_trials){&run, &c, at, FOLD, TURN}, 1, &none), QKV_OK);
+    assert_true(none.seeds == 2 && none.rows == 8 && none.folds == 1 && none.missing == 2);
+    assert_true(fabs(qkv_fold_scores_mean(&none, QKV_MARK_ACCURACY).value - 7.0 / 8) < 1e-12);
     qkv_fold_scores_free(&none);
     for (int arm = 0; arm < 2; arm++) qkv_fold_scores_free(&s[arm]);
     for (int i = 0; i < 8; i++) json_decref(values[i]);
@@ -169,7 +177,7 @@ static void fold_scoress(void **state) {
 /* One seed in five folds of eight rows: each fold is a training, and how they differ is in the interval. */
 static void folds_are_trainings(void **state) {
     (void)state;
-    enum { FOLD = 1, TURN = 2 };
+    enum { FOLD = 1, TURN = 2, ALL = 31 };
     static const int errors[2][QKV_CROSSVAL_FOLDS] = {{0, 4, 0, 4, 2}, {2, 2, 2, 2, 2}};
     test_memory memory = {0};
     TEST_CTX qkv_ctx ctx = context(&memory);
@@ -191,7 +199,7 @@ static void folds_are_trainings(void **state) {
     qkv_fold_scores s[2];
     for (int arm = 0; arm < 2; arm++) {
         const int64_t at[QKV_TRIAL_PLACES] = {arm, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
-        assert_int_equal(qkv_fold_scores_make(&run, &c, at, FOLD, TURN, &s[arm]), QKV_OK);
+        assert_int_equal(qkv_fold_scores_make(&(qkv_fold_trials){&run, &c, at, FOLD, TURN}, ALL, &s[arm]), QKV_OK);
     }
     /* Of equal folds the jackknife is the mean of the folds: errors of 0, 4, 0, 4, 2 of 8 deviate by 2. */
     const qkv_estimate uneven = qkv_fold_scores_mean(&s[0], QKV_MARK_ACCURACY),

@@ -198,16 +198,16 @@ static void rates_are_picked_by_the_mean(void **state) {
     made_free(&c);
 }
 
-/* Two files whose paths begin alike, with other rows, have other cells. */
+/* Two files with other rows have other cells, whatever they are called; the same rows have the same. */
 static void keys_tell_rows_apart(void **state) {
     (void)state;
-    char name[256], path[512], key[2][640];
-    snprintf(name, sizeof name, "%0230d.tsv", 1);
-    for (int i = 0; i < 2; i++) {
+    char name[256], path[512], key[3][640];
+    for (int i = 0; i < 3; i++) {
         made c;
+        snprintf(name, sizeof name, "%0*d.tsv", i < 2 ? 230 : 2, 1);
         FILE *f = fopen(test_path(name, path), "wb");
         assert_non_null(f);
-        for (int r = 0; r < 80; r++) fprintf(f, "%c\tone two three four five six %d\n", "ab"[r % 2], r + i);
+        for (int r = 0; r < 80; r++) fprintf(f, "%c\tone two three four five six %d\n", "ab"[r % 2], r + (i > 0));
         assert_int_equal(fclose(f), 0);
         made_prepare(&c, &qkv_experiment_length, 3, true, path);
         assert_int_equal(c.run.count, 2 * 3 * QKV_LENGTH_ARM_COUNT);
@@ -218,8 +218,10 @@ static void keys_tell_rows_apart(void **state) {
         made_free(&c);
     }
     assert_string_not_equal(key[0], key[1]);
-    assert_string_equal(qkv_name_in_key("short (rows 1)", 14).s, "short (rows 1)");
-    has(qkv_name_in_key("short (rows 1)", 13).s, "short (rows 1 [");
+    assert_string_equal(key[1], key[2]);
+    assert_string_equal(qkv_name_in_key("made of letters", 15).s, "made of letters");
+    has(qkv_name_in_key("made of letters", 14).s, "made of letter [");
+    assert_string_equal(qkv_name_in_key("dir/file.tsv (rows 12), up to 5 tokens", 40).s, "(rows 12), up to 5 tokens");
 }
 
 /* What is there stays usable: keys of cells that were measured once. */
