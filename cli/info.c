@@ -221,7 +221,7 @@ static void model_text(const qkv_model *model, const json_t *m) {
     printf("\nconfig                (a window counts neighbours besides the token itself; -1: no limit)\n");
     print_members(json_object_get(m, "config"), 2);
     print_parameters(json_object_get(m, "parameters"));
-    printf("\nrecord of the training\n");
+    printf("\nrecord of the training (options as they were given; what they came to stands above)\n");
     print_members(json_object_get(m, "record"), 2);
 }
 

@@ -190,7 +190,7 @@ qkv_status qkv_flops_count(qkv_ctx *ctx, const qkv_flops_options *options, const
         return qkv_fail(ctx, QKV_BAD_CONFIG, "pattern=alternating is of the layers of a network, and there is none (layers=0)");
     qkv_flops_walk w = {.ctx = ctx, .train = options->train != 0, .measure = options->measure};
     QKV_TRY(qkv_config_check_causal(ctx, options->causal, options->window));
-    QKV_TRY(qkv_config_check_full(ctx, (qkv_pattern_kind)options->pattern, options->window, options->dilation));
+    QKV_TRY(qkv_config_check_name(ctx, (qkv_pattern_kind)options->pattern, options->window, options->dilation, options->layers));
     QKV_TRY(check_global_at(ctx, options));
     QKV_TRY(qkv_flops_check(ctx, lengths, sequences, 1, 1, 1));
     const qkv_config config = qkv_flops_config(options, longest(lengths, sequences));

@@ -114,8 +114,8 @@ static inline bool qkv_config_has_globals(const qkv_config *c) {
 bool qkv_config_layer_full(const qkv_config *c, int64_t i);
 /* Sets what a pattern is made of and what is 0, or all, in the configuration. */
 void qkv_config_preset(qkv_config *c, qkv_pattern_kind pattern);
-/* Refuses what is said of tokens that see less than all beside a pattern of all. */
-qkv_status qkv_config_check_full(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_span window, int64_t dilation) QKV_MUST_USE;
+/* Refuses what contradicts the name of a pattern: of all tokens, a window; of alternating layers, one layer. */
+qkv_status qkv_config_check_name(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_span window, int64_t dilation, int64_t layers) QKV_MUST_USE;
 qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) QKV_MUST_USE;
 
 /* Refuses a token that is to see nothing to its right and some of it. */

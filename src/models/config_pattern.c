@@ -27,7 +27,10 @@ static bool is_for_long_text(const qkv_config *c) {
     return !qkv_config_recurrent(c) && c->segment == QKV_SEGMENT_NONE && c->max_length > LONG && c->layers >= LEAST;
 }
 
-qkv_status qkv_config_check_full(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_span window, int64_t dilation) {
+qkv_status qkv_config_check_name(qkv_ctx *ctx, qkv_pattern_kind pattern, qkv_span window, int64_t dilation, int64_t layers) {
+    if (pattern == QKV_PATTERN_ALTERNATING && layers == 1)
+        return qkv_fail(ctx, QKV_BAD_CONFIG,
+                        "pattern=alternating with layers=1: the first layer sees everything, so none is left with the window (try layers=2 or more)");
     if (pattern != QKV_PATTERN_FULL || (window.left < 0 && window.right <= 0 && dilation <= 1)) return QKV_OK;
     if (dilation > 1)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "pattern=full and dilation=%lld contradict each other: with full every token sees all",

@@ -263,7 +263,7 @@ qkv_status qkv_classify_check(qkv_ctx *ctx, const qkv_classify_options *o) {
         return qkv_fail(ctx, QKV_BAD_CONFIG, "pretrain: in a %s a hidden token is told from what stands to its left alone; try model=bi%s",
                         qkv_network_name((qkv_network)o->model), qkv_network_name((qkv_network)o->model));
     QKV_TRY(qkv_config_check_causal(ctx, o->causal, o->window));
-    QKV_TRY(qkv_config_check_full(ctx, (qkv_pattern_kind)o->pattern, o->window, o->dilation));
+    QKV_TRY(qkv_config_check_name(ctx, (qkv_pattern_kind)o->pattern, o->window, o->dilation, o->layers));
     QKV_TRY(check_globals(ctx, o));
     qkv_config c = qkv_classify_config(o, o->vocab, 2);
     return qkv_config_check(ctx, &c);

@@ -435,6 +435,13 @@ static void note_dtype(const qkv_job *j) {
 /* What nobody asked for. */
 static void note_pattern(const qkv_job *j) {
     const qkv_config *c = qkv_classifier_config(j->net);
+    const bool whole = c->segment == QKV_SEGMENT_NONE;
+    const int64_t longest = whole ? c->max_length : c->segment_length;
+    if (c->global_first >= longest)
+        qkv_log(j->ctx,
+                "the first %lld tokens are global, and a %s has at most %lld: every token sees all (--pattern full: the same for less "
+                "work)",
+                (long long)c->global_first, whole ? "text" : "segment", (long long)longest);
     if (j->o->pattern != QKV_PATTERN_AUTO || c->full_every == j->o->full_every) return;
     qkv_log(j->ctx,
             "texts of up to %lld tokens: one layer in %lld sees all of a text, the others %lld tokens %s (--pattern full: all "

@@ -110,6 +110,14 @@ is "the network of info" "$(json out network)" "$words"
 run 0 flops m --data letters.tsv --no-time
 has out ', global tokens: each " приветствие", positions '
 
+# What a short text makes of long patterns.
+run 0 train classify letters.tsv -o m $small --pattern global --max-length 32
+has err 'the first 64 tokens are global, and a text has at most 32: every token sees all'
+run 0 train classify letters.tsv -o m $small --pattern global --max-length 65
+hasnt err 'tokens are global'
+run 2 train classify letters.tsv -o m $small --pattern alternating --layers 1
+has err 'pattern=alternating with layers=1: the first layer sees everything'
+
 # Pairs: 10 tokens, neighbours on both sides 28; with token 0 global 8 more that see it, 8 more that it sees.
 run 0 flops --dim 8 --heads 1 --seq 10 --window 1,1 --no-output-projection --no-time --json
 is pairs "$(json out 'macs.operations.weights x values')" $((28 * 8))

@@ -160,11 +160,13 @@ static void long_texts(void **state) {
     assert_true(full.full_every == 0 && full.span.left == -1);
     qkv_config_preset(&global, QKV_PATTERN_GLOBAL); /* there is one */
     assert_true(global.global_first == 0 && global.span.left == 64);
-    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, 0}, 1), QKV_OK); /* causal */
-    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_AUTO, (qkv_span){4, 4}, 3), QKV_OK);
-    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, 4}, 0), QKV_BAD_CONFIG);
+    assert_int_equal(qkv_config_check_name(&ctx, QKV_PATTERN_ALTERNATING, (qkv_span){-1, -1}, 0, 2), QKV_OK);
+    assert_int_equal(qkv_config_check_name(&ctx, QKV_PATTERN_ALTERNATING, (qkv_span){-1, -1}, 0, 1), QKV_BAD_CONFIG);
+    assert_int_equal(qkv_config_check_name(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, 0}, 1, 1), QKV_OK); /* causal */
+    assert_int_equal(qkv_config_check_name(&ctx, QKV_PATTERN_AUTO, (qkv_span){4, 4}, 3, 1), QKV_OK);
+    assert_int_equal(qkv_config_check_name(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, 4}, 0, 1), QKV_BAD_CONFIG);
     assert_string_equal(ctx.message, "pattern=full and window=-1,4 contradict each other: with full every token sees all");
-    assert_int_equal(qkv_config_check_full(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, -1}, 2), QKV_BAD_CONFIG);
+    assert_int_equal(qkv_config_check_name(&ctx, QKV_PATTERN_FULL, (qkv_span){-1, -1}, 2, 1), QKV_BAD_CONFIG);
 }
 
 static void names(void **state) {
