@@ -12,7 +12,7 @@ typedef struct compare_values {
     int64_t threads, seeds;
     uint64_t seed;
     const char *data, *only, *html, *json, *resume;
-    int quick, list;
+    int quick, list, show;
 } compare_values;
 
 #define AT(field) offsetof(compare_values, field)
@@ -25,6 +25,7 @@ static const cli_option options[] = {
     {"only", 0, CLI_TEXT, AT(only), "TEXT", NULL, 0, 0,
      "of what is not done measure only what has these words in its name"},
     {"list", 0, CLI_FLAG, AT(list), NULL, NULL, 0, 0, "print the names of the measurements and measure nothing"},
+    {"show", 0, CLI_FLAG, AT(show), NULL, NULL, 0, 0, "print what is done and measure nothing"},
     {"html", 0, CLI_TEXT, AT(html), "FILE", NULL, 0, 0, "write tables, charts and verdicts as one page that needs no network"},
     {"json", 0, CLI_TEXT, AT(json), "FILE", NULL, 0, 0, "write them as JSON; - is standard output, instead of the tables"},
     {"resume", 0, CLI_TEXT, AT(resume), "FILE", NULL, 0, 0,
@@ -33,7 +34,7 @@ static const cli_option options[] = {
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
-static const cli_need needs[] = {{"html", "!list"}, {"json", "!list"}, {NULL, NULL}};
+static const cli_need needs[] = {{"html", "!list"}, {"json", "!list"}, {"show", "!list"}, {"only", "!show"}, {NULL, NULL}};
 
 typedef struct compare_run {
     const compare_values *values;
@@ -173,8 +174,8 @@ static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_stat
         fprintf(stderr, "%s of %s measurements were taken from %s\n", cli_count(result->taken).s, cli_count(result->cells).s,
                 run->cells);
     if (code != CLI_GO_ON) return code;
-    if (result->done < result->cells) say_what_is_done(run, result);
-    if (!run->own_cells || !result->kept || result->done < result->cells) return CLI_DONE;
+    if (result->done < result->cells && !run->values->show) say_what_is_done(run, result);
+    if (!run->own_cells || !result->kept || result->done < result->cells || run->values->show) return CLI_DONE;
     if (result->others == 0)
         unlink(run->cells);
     else
@@ -184,7 +185,7 @@ static int finish(const cli_verb *verb, qkv_ctx *ctx, compare_run *run, qkv_stat
 
 static int compare(const cli_verb *verb, compare_run *run) {
     const compare_values *v = run->values;
-    const qkv_compare_callbacks callbacks = {on_progress, on_listed, run};
+    const qkv_compare_callbacks callbacks = {on_progress, v->list ? on_listed : NULL, run};
     qkv_compare_options o;
     qkv_compare_result *result;
     qkv_ctx *ctx = NULL;
@@ -195,7 +196,7 @@ static int compare(const cli_verb *verb, compare_run *run) {
     o.data = v->data;
     o.cells = run->cells;
     o.only = v->only;
-    o.list = v->list;
+    o.show = v->list || v->show;
     o.seeds = v->seeds;
     o.seed = v->seed;
     o.quick = v->quick;
@@ -258,7 +259,7 @@ const cli_verb cli_compare = {
         "order: without positions the order of words is invisible; with each way to tell positions it is not.\n\n"
         "Without --data networks learn tasks that the program makes: recall at a distance and nested list operations.\n\n"
         "What is done is kept in a file as it gets done, and the same command goes on from there; the file goes when all is done, "
-        "unless --resume names it. With --quick no file is kept. Ctrl-C ends after the step at hand and prints what the part that "
+        "unless --resume names it. --only measures a part, --list names the parts, --show prints what is done. With --quick no file is kept. Ctrl-C ends after the step at hand and prints what the part that "
         "is done says (exit 130).",
     .examples = "compare order\n"
                 "compare speed --quick\n"

@@ -21,11 +21,11 @@ typedef struct qkv_compare_options {
     const char *cells; /* a file: cells that are in it are taken, those that are done are added to it (atomically); it need not
                         * exist. NULL: none is kept */
     int64_t seeds;     /* trainings of each kind, 1 .. 100; 0: as many as the experiment has by default */
-    uint64_t seed;     /* the first of them */
+    uint64_t seed;     /* the first of them, 100 below the largest number at most */
     int quick;         /* 1: smaller and fewer, within two minutes on two cores */
     const char *only;  /* of the cells that are not in the file only those are measured that have these words in their name, whatever
                         * the case ("seed 1" is not in "seed 10"); NULL: all. Words that no name has are QKV_BAD_ARGUMENT */
-    int list;          /* 1: nothing is measured or concluded; callbacks->listed gets the names */
+    int show;          /* 1: nothing is measured, the result is of what the file has */
 } qkv_compare_options;
 
 QKV_API void qkv_compare_init(qkv_compare_options *options);
@@ -133,7 +133,7 @@ typedef struct qkv_compare_callbacks {
     /* Before each cell, and now and then while it runs. May be NULL. Called on the thread that runs the experiment; it must not
      * call into the same context. */
     void (*progress)(void *user, const qkv_compare_progress *progress);
-    /* With options->list, for each cell that is asked for: its name, and whether it is done. May be NULL. */
+    /* With options->show, for each cell that is asked for: its name, and whether it is done; the result has no tables then. May be NULL. */
     void (*listed)(void *user, const char *name, int done);
     void *user;
 } qkv_compare_callbacks;

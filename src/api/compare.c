@@ -11,6 +11,8 @@
 #include "qkv/output.h"
 #include "report/page.h"
 
+enum { MOST_SEEDS = 100 };
+
 void qkv_compare_init(qkv_compare_options *o) {
     if (o) *o = (qkv_compare_options){.struct_size = sizeof *o, .seed = 1};
 }
@@ -46,7 +48,10 @@ static qkv_status check(qkv_ctx *ctx, const qkv_compare_options *o, const qkv_ex
     if (o->struct_size != sizeof *o)
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "qkv_compare_run: struct_size=%zu, expected %zu (qkv_compare_init sets it)",
                         o->struct_size, sizeof *o);
-    if (o->seeds < 0 || o->seeds > 100) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "seeds=%lld is not in 0..100", (long long)o->seeds);
+    if (o->seeds < 0 || o->seeds > MOST_SEEDS)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "seeds=%lld is not in 0..%d", (long long)o->seeds, MOST_SEEDS);
+    if (o->seed > UINT64_MAX - MOST_SEEDS)
+        return qkv_fail(ctx, QKV_BAD_ARGUMENT, "seed=%llu: those that follow it would begin again at 0", (unsigned long long)o->seed);
     QKV_TRY(find(ctx, o->what, experiment));
     if (o->data && !(*experiment)->takes_data) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "data: '%s' reads no data", o->what);
     return QKV_OK;

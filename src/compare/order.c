@@ -174,21 +174,21 @@ static bool whole(const qkv_run *run, const qkv_trial *trial, const json_t *valu
     return qkv_values_within(values, names, 0, 1e30);
 }
 
-/* The largest over the seeds; NaN where one is missing. */
+/* The largest over the seeds that are done; NaN: none is. */
 static double largest(const qkv_run *run, int64_t a, const char *name) {
     const int64_t at[QKV_TRIAL_PLACES] = {a, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
-    double of[QKV_SAMPLES], most = 0;
-    int64_t n = qkv_run_samples(run, at, name, of);
-    for (int64_t i = 0; i < n; i++) most = isnan(of[i]) || isnan(most) ? NAN : fmax(most, of[i]);
-    return n > 0 ? most : NAN;
+    double of[QKV_SAMPLES], most = NAN;
+    const int64_t n = qkv_run_samples(run, at, name, of);
+    for (int64_t i = 0; i < n; i++) most = fmax(most, of[i]); /* which passes over what is no number */
+    return most;
 }
 
 static double least(const qkv_run *run, int64_t a, const char *name) {
     const int64_t at[QKV_TRIAL_PLACES] = {a, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY};
-    double of[QKV_SAMPLES], low = INFINITY;
-    int64_t n = qkv_run_samples(run, at, name, of);
-    for (int64_t i = 0; i < n; i++) low = isnan(of[i]) || isnan(low) ? NAN : fmin(low, of[i]);
-    return n > 0 ? low : NAN;
+    double of[QKV_SAMPLES], low = NAN;
+    const int64_t n = qkv_run_samples(run, at, name, of);
+    for (int64_t i = 0; i < n; i++) low = fmin(low, of[i]);
+    return low;
 }
 
 static void conclude_table(const qkv_run *run, qkv_outcome *o) {
@@ -210,23 +210,24 @@ static void conclude_table(const qkv_run *run, qkv_outcome *o) {
     }
 }
 
-/* Arms with (or without) an encoding, and those of them that did as they should in every seed; NaN: some are not measured. */
-static double as_said(const qkv_run *run, bool encoding, int64_t *arms) {
+/* Arms with (or without) an encoding, and those of them that did as they should in every seed; NaN: some are not measured at all. */
+static double as_said(const qkv_run *run, bool encoding, int64_t *arms, int64_t *missing) {
     double count = 0;
-    *arms = 0;
+    *arms = *missing = 0;
     for (int64_t a = 0; a < ARMS_COUNT; a++) {
         if (ARMS[a].encoding != encoding) continue;
         const double worst = encoding ? least(run, a, "rows") : fmax(largest(run, a, "rows"), largest(run, a, "text"));
         ++*arms;
-        if (isnan(worst)) return NAN;
+        *missing += qkv_run_missing(run, (const int64_t[QKV_TRIAL_PLACES]){a, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY, QKV_ANY});
+        if (isnan(worst)) count = NAN;
         count += encoding ? worst > ROUNDING : worst <= ROUNDING;
     }
     return count;
 }
 
 static void conclude(qkv_run *run, qkv_outcome *o) {
-    int64_t without, with;
-    const double same = as_said(run, false, &without), differ = as_said(run, true, &with);
+    int64_t without, with, no_same, no_differ;
+    const double same = as_said(run, false, &without, &no_same), differ = as_said(run, true, &with, &no_differ);
     qkv_outcome_claim c = {.row = 8,
                            .article = "A",
                            .says = "without positions the order of words is invisible: 'cat eats fish' is 'fish eats cat'",
@@ -235,8 +236,8 @@ static void conclude(qkv_run *run, qkv_outcome *o) {
     snprintf(c.ours, sizeof c.ours,
              "largest difference, beside the largest element: %.1e without positions, %.2f with learned ones",
              fmax(largest(run, 0, "rows"), largest(run, 0, "text")), largest(run, 2, "rows"));
-    qkv_claim_count(&c, "without positions equal within rounding", same, without, 0);
-    qkv_claim_count(&c, "with positions, a causal mask or recurrence different", differ, with, 0);
+    qkv_claim_count(&c, "without positions equal within rounding", same, without, no_same);
+    qkv_claim_count(&c, "with positions, a causal mask or recurrence different", differ, with, no_differ);
     qkv_outcome_add_claim(o, &c, "");
 }
 

@@ -216,6 +216,10 @@ static void say_what_lacks(const qkv_run *run, qkv_outcome *o) {
         qkv_outcome_lacks(o, "Not all of it could be measured: a training diverged, or a layer did not fit into memory.");
 }
 
+static bool lists(const qkv_run *run) {
+    return run->o->show && run->callbacks && run->callbacks->listed;
+}
+
 /* What was measured before somebody asked to stop is concluded from all the same, by code that would stop too (resampling). */
 static void conclude_unstopped(qkv_run *run, qkv_outcome *o) {
     qkv_ctx *ctx = run->ctx;
@@ -229,7 +233,7 @@ static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
     qkv_outcome *o;
     QKV_TRY(qkv_outcome_create(run->ctx, &o));
     say_what_lacks(run, o);
-    if (!run->o->list) conclude_unstopped(run, o);
+    if (!lists(run)) conclude_unstopped(run, o);
     const char *machine = qkv_outcome_text(o, "%s", run->machine), *setting = qkv_outcome_text(o, "%s", run->setting);
     qkv_status status = qkv_outcome_finish(o, result);
     if (status != QKV_OK) {
@@ -251,9 +255,9 @@ static qkv_status conclude(qkv_run *run, qkv_compare_result **result) {
 }
 
 static void list_names(const qkv_run *run) {
-    const qkv_compare_callbacks *c = run->callbacks;
-    for (int64_t i = 0; c && c->listed && i < run->count; i++)
-        if (!run->trials[i].left_out) c->listed(c->user, run->trials[i].what, run->trials[i].values != NULL);
+    for (int64_t i = 0; i < run->count; i++)
+        if (!run->trials[i].left_out)
+            run->callbacks->listed(run->callbacks->user, run->trials[i].what, run->trials[i].values != NULL);
 }
 
 static qkv_status run_all(qkv_run *run, qkv_compare_result **result) {
@@ -262,9 +266,9 @@ static qkv_status run_all(qkv_run *run, qkv_compare_result **result) {
     QKV_TRY(run->experiment->prepare(run));
     QKV_TRY(leave_out(run));
     take_kept(run);
-    qkv_status status = run->o->list ? QKV_OK : all_trials(run);
+    qkv_status status = run->o->show ? QKV_OK : all_trials(run);
     take_kept(run);
-    if (run->o->list) list_names(run);
+    if (lists(run)) list_names(run);
     if (status != QKV_OK && status != QKV_STOPPED) return status;
     char message[sizeof run->ctx->message];
     memcpy(message, run->ctx->message, sizeof message);

@@ -241,8 +241,10 @@ void qkv_claim_count(qkv_outcome_claim *c, const char *name, double good, int64_
     const int64_t i = c->parts++;
     c->name[i] = name;
     c->verdict[i] = qkv_judge_count(good, all, c->why[i], sizeof c->why[i]);
-    if (missing > 0)
+    if (missing > 0) {
+        c->verdict[i] = QKV_CANNOT_BE_JUDGED;
         snprintf(c->why[i], sizeof c->why[i], "%lld more measurement%s to come", (long long)missing, missing == 1 ? " is" : "s are");
+    }
     c->measured[i] = (qkv_compare_part){.figure = (double)all, .nothing = 0, .value = good, .low = good, .high = good};
     if (isfinite(good)) c->measured[i].measurements = all;
     c->measured[i].missing = missing;

@@ -61,6 +61,7 @@ is "a part of it" "$(json part done)/$(json part cells)" "2/$(json j cells)"
 is "no verdict yet" "$(json part claims.0.verdict)/$(json part claims.0.so_far)" "cannot be judged/true"
 run 0 compare order --seeds 2 --only "seed 1" --json part
 is "the other way round" "$(json part taken)/$(json part done)" "2/$(($(json j cells) / 2 + 1))"
+is "of each arm there is something, but not all" "$(json part claims.0.verdict)/$(json part claims.0.so_far)" "cannot be judged/true"
 run 0 compare order --seeds 2 --json part
 is "the rest" "$(json part done)/$(json part tables.0.rows.0.words)" "$(json j cells)/$(json j tables.0.rows.0.words)"
 [ ! -e qkv-compare-order.cells ] || fail "the file stays though all is done"
@@ -73,6 +74,11 @@ run 0 compare order --seeds 1 --only "seed 1" --resume part.cells
 run 0 compare order --seeds 2 --only lstm --list --resume part.cells
 is "what is done" "$(cat out)" "$(printf 'done  LSTM, seed 1\n      LSTM, seed 2')"
 run 2 compare order --list --json j
+run 0 compare order --seeds 1 --show --resume part.cells --json b
+is "what is shown" "$(json b done)/$(json b taken)/$(json b cells)" "$(json j cells | awk '{ print $1 / 2 "/" $1 / 2 "/" $1 / 2 }')"
+run 0 compare order --seeds 2 --show --resume part.cells --json b
+is "what is shown of more" "$(json b done)/$(json b claims.0.so_far)" "$(($(json j cells) / 2))/true"
+run 2 compare order --show --only lstm
 run 2 compare order --only " "
 run 2 compare order --only GRUU
 has err "^qkv compare: --only: no measurement has 'GRUU' in its name; the first is 'no positions, seed 1', the last 'GRU, seed 3'$"

@@ -45,6 +45,9 @@ static void refusals(void **state) {
     o.seeds = 101;
     assert_int_equal(qkv_compare_run(ctx, &o, NULL, &r), QKV_BAD_ARGUMENT);
     o.seeds = 1;
+    o.seed = UINT64_MAX;
+    assert_int_equal(qkv_compare_run(ctx, &o, NULL, &r), QKV_BAD_ARGUMENT);
+    o.seed = 1;
     o.struct_size--;
     assert_int_equal(qkv_compare_run(ctx, &o, NULL, &r), QKV_BAD_ARGUMENT);
     assert_int_equal(qkv_compare_write_page(ctx, NULL, "x"), QKV_BAD_ARGUMENT);
