@@ -106,8 +106,8 @@ static qkv_status axes(const qkv_compare_chart *c, const axis *x, const axis *y,
     return label(out, 16, (TOP + HEIGHT - BOTTOM) / 2.0, "middle", " transform=\"rotate(-90 16 190)\"", c->y_name);
 }
 
-static qkv_status one_line(const qkv_compare_chart *c, int number, const axis *x, const axis *y, qkv_buf *out) {
-    const qkv_compare_line *l = &c->line[number];
+static qkv_status one_line(const qkv_compare_chart *c, const qkv_compare_line *l, int number, const axis *x, const axis *y,
+                           qkv_buf *out) {
     const char *color = COLOR[number % COLORS];
     double at = TOP + 10 + 18.0 * number;
     QKV_TRY(qkv_buf_addf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\" points=\"", color,
@@ -152,6 +152,8 @@ qkv_status qkv_chart_print(const qkv_compare_chart *c, qkv_buf *out) {
         "font-size=\"12\" fill=\"#222\">\n",
         WIDTH, HEIGHT, WIDTH, HEIGHT));
     QKV_TRY(axes(c, &x, &y, out));
-    for (int64_t k = 0; k < c->lines; k++) QKV_TRY(one_line(c, (int)k, &x, &y, out));
+    int shown_lines = 0;
+    for (int64_t k = 0; k < c->lines; k++)
+        if (c->line[k].count > 0) QKV_TRY(one_line(c, &c->line[k], shown_lines++, &x, &y, out));
     return qkv_buf_addf(out, "</svg>\n");
 }

@@ -98,6 +98,13 @@ gzip < rows.tsv > elsewhere/again.tsv.gz
 run 0 compare patterns --data elsewhere/again.tsv.gz --threads 1 --only "full, 512 tokens, fold 2 of 5" --resume folds.cells --json j
 is "known again" "$(json j done)/$(json j taken)" 1/1
 
+# What was measured for the documentation is whole.
+for file in "$here"/../../bench/measured/*.cells; do
+    [ -e "$file" ] || continue
+    run 0 compare order --list --resume "$file"
+    empty err
+done
+
 # Two at once on one file: nothing of either is lost.
 "$QKV" compare order --seeds 6 --threads 1 --resume both > /dev/null 2> err &
 run 0 compare order --seeds 6 --seed 100 --threads 1 --resume both
