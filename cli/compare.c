@@ -257,11 +257,11 @@ const cli_verb cli_compare = {
         "text.\n"
         "stability: what norms, residual connections, the scale of the scores and the start are for, shallow and deep.\n"
         "order: without positions the order of words is invisible; with each way to tell positions it is not.\n\n"
-        "Without --data networks learn tasks that the program makes: recall at a distance and nested list operations.\n\n"
+        "Without --data networks learn tasks that the program makes: recall at a distance, nested list operations, in patterns texts "
+        "of four kinds.\n\n"
         "What is done is kept in a file as it gets done, and the same command goes on from there; the file goes when all is done, "
-        "unless --resume names it. --only measures a part, "
-        "--list names the parts, --show prints what is done. With --quick no file is kept. Ctrl-C ends after the step at hand and prints what the part that "
-        "is done says (exit 130).",
+        "unless --resume names it. --only measures a part, --list names the parts, --show prints what is done. With --quick no file "
+        "is kept. Ctrl-C ends after the step at hand and prints what the part that is done says (exit 130).",
     .examples = "compare order\n"
                 "compare speed --quick\n"
                 "compare heads --data train.tsv --html heads.html",
