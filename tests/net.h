@@ -370,7 +370,7 @@ static inline void net_pattern(qkv_config *c, int i) {
         c->span = (qkv_span){2, 2}, c->full_every = 2, c->local_rope_base = 50, c->global_every = 4;
         break;
     case 7:
-        c->dilation = 3, c->global_at = (qkv_numbers){2, {1, 8}}, c->global_token = (qkv_numbers){1, {5}};
+        c->dilation = 3, c->global_at = (qkv_numbers){2, {1, 8}}, c->global_token = (qkv_numbers){1, {5}}, c->global_projection = true;
         break;
     case 9:
         c->random_blocks = 2, c->block = 3, c->global_token = (qkv_numbers){2, {3, 6}}, c->global_projection = true;

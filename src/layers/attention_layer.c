@@ -5,16 +5,7 @@
 
 #include "ops/attention.h"
 #include "ops/attention_watch.h"
-#include "ops/head_norm.h"
 #include "ops/reg.h"
-
-static qkv_status declare_head_norms(qkv_attention_layer *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape) {
-    const qkv_param_kind gain = {.value = 1, .vector = true};
-    l->q_norm = l->k_norm = (qkv_norm_op){.gain = -1, .bias = -1, .rms = true, .epsilon = shape->norm_epsilon};
-    if (!shape->qk_norm) return QKV_OK;
-    QKV_TRY(qkv_reg_add(reg, prefix, "attention.q_norm.weight", 1, shape->head_dim, gain, &l->q_norm.gain));
-    return qkv_reg_add(reg, prefix, "attention.k_norm.weight", 1, shape->head_dim, gain, &l->k_norm.gain);
-}
 
 qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, const char *prefix, const qkv_block_shape *shape,
                                        uint64_t site) {
@@ -39,7 +30,7 @@ qkv_status qkv_attention_layer_declare(qkv_attention_layer *l, qkv_reg *reg, con
     l->out.weight = -1;
     l->scale = shape->unscaled ? 1 : (real)(1 / sqrt((double)shape->head_dim));
     l->softcap = (real)shape->softcap;
-    QKV_TRY(declare_head_norms(l, reg, prefix, shape));
+    QKV_TRY(qkv_head_norms_declare(&l->norms, reg, prefix, "attention.q_norm.weight", "attention.k_norm.weight", shape));
     l->relative = shape->relative;
     QKV_TRY(qkv_relative_declare_part(l->relative, reg, prefix, &l->position));
     l->position.rope = shape->rope;
@@ -73,43 +64,33 @@ static qkv_attention_shape shape_of(const qkv_exec *x, const qkv_attention_layer
     return s;
 }
 
-/* What attention sees of a fused matrix. */
+/* The three column ranges of a fused matrix. */
+static void heads_of(const qkv_attention_layer *l, qkv_mat qkv, qkv_normed *p, qkv_heads *v) {
+    const int64_t queries = l->heads * l->head_dim, keys = l->kv_heads * l->head_dim;
+    *p = (qkv_normed){.q_in = qkv_mat_cols(qkv, 0, queries), .k_in = qkv_mat_cols(qkv, queries, keys)};
+    *v = qkv_heads_of(qkv_mat_cols(qkv, queries + keys, keys), l->head_dim);
+}
+
+/* What attention sees of it, and of global tokens with projections of their own; in the backward pass with room for the gradients. */
 typedef struct parts {
-    qkv_heads q, k, v;
-    qkv_mat q_in, k_in, q_rstd, k_rstd; /* where there are norms: what they see, and what of it their backward pass asks for */
+    qkv_normed at;
+    qkv_heads v;
+    qkv_global_seen global;
 } parts;
 
-/* The three column ranges. */
-static void heads_of(const qkv_attention_layer *l, qkv_mat qkv, parts *p) {
-    const int64_t queries = l->heads * l->head_dim, keys = l->kv_heads * l->head_dim;
-    *p = (parts){.q_in = qkv_mat_cols(qkv, 0, queries), .k_in = qkv_mat_cols(qkv, queries, keys)};
-    p->q = qkv_heads_of(p->q_in, l->head_dim);
-    p->k = qkv_heads_of(p->k_in, l->head_dim);
-    p->v = qkv_heads_of(qkv_mat_cols(qkv, queries + keys, keys), l->head_dim);
+static qkv_status parts_of(qkv_exec *x, const qkv_attention_layer *l, qkv_mat qkv, const qkv_global_saved *global, bool backward,
+                           qkv_attention_shape *shape, parts *p) {
+    heads_of(l, qkv, &p->at, &p->v);
+    QKV_TRY(qkv_head_norms_forward(x, &l->norms, &p->at));
+    if (l->global.queries.weight < 0) return QKV_OK;
+    QKV_TRY(qkv_global_projection_see(x, &l->global, global, backward, &p->global));
+    shape->apart = &p->global.apart;
+    return QKV_OK;
 }
 
-static qkv_status norm_heads(qkv_exec *x, const qkv_attention_layer *l, const qkv_norm_op *n, int64_t heads, qkv_mat in, qkv_mat *rstd,
-                             qkv_heads *out) {
-    qkv_mat normed;
-    QKV_TRY(qkv_temp(x, in.rows, in.cols, &normed));
-    QKV_TRY(qkv_temp(x, heads, in.rows, rstd));
-    *out = qkv_heads_of(normed, l->head_dim);
-    return qkv_head_norm_forward(x, n, heads, in, normed, *rstd);
-}
-
-/* The same with queries and keys normalised, in scratch: it is done again in the backward pass instead of kept. */
-static qkv_status parts_of(qkv_exec *x, const qkv_attention_layer *l, qkv_mat qkv, parts *p) {
-    heads_of(l, qkv, p);
-    if (l->q_norm.gain < 0) return QKV_OK;
-    QKV_TRY(norm_heads(x, l, &l->q_norm, l->heads, p->q_in, &p->q_rstd, &p->q));
-    return norm_heads(x, l, &l->k_norm, l->kv_heads, p->k_in, &p->k_rstd, &p->k);
-}
-
-/* From the gradients of what attention saw to those of the fused matrix, in place. */
-static qkv_status parts_backward(qkv_exec *x, const qkv_attention_layer *l, const parts *p, const parts *d) {
-    if (l->q_norm.gain < 0) return QKV_OK;
-    QKV_TRY(qkv_head_norm_backward(x, &l->q_norm, l->heads, p->q_in, p->q_rstd, d->q_in, d->q_in));
-    return qkv_head_norm_backward(x, &l->k_norm, l->kv_heads, p->k_in, p->k_rstd, d->k_in, d->k_in);
+static qkv_status project_globals(qkv_exec *x, const qkv_attention_layer *l, const qkv_attention_shape *shape, qkv_mat in, bool keep,
+                                  qkv_global_saved *saved) {
+    return l->global.queries.weight < 0 ? QKV_OK : qkv_global_projection_forward(x, &l->global, shape, in, keep, saved);
 }
 
 qkv_status qkv_attention_layer_forward_then(qkv_exec *x, const qkv_attention_layer *l, const qkv_batch *batch, qkv_mat in, qkv_mat out,
@@ -127,38 +108,12 @@ qkv_status qkv_attention_layer_forward_then(qkv_exec *x, const qkv_attention_lay
     QKV_TRY(qkv_linear_forward(x, l->qkv, in, saved->qkv));
     qkv_attention_shape shape = shape_of(x, l, batch);
     parts p;
-    qkv_apart apart;
-    QKV_TRY(parts_of(x, l, saved->qkv, &p));
-    if (l->global.queries.weight >= 0) {
-        QKV_TRY(qkv_global_projection_forward(x, &l->global, &shape, in, !saved->again, &saved->global));
-        apart = qkv_global_projection_apart(&l->global, &saved->global, NULL);
-        shape.apart = &apart;
-    }
-    QKV_TRY(qkv_attend_forward(x, &shape, p.q, p.k, p.v, qkv_heads_of(saved->mixed, l->head_dim), saved->lse.p));
-    if (x->watch) QKV_TRY(qkv_attend_watch(x, x->watch, &shape, p.q, p.k, p.v));
+    QKV_TRY(project_globals(x, l, &shape, in, !saved->again, &saved->global));
+    QKV_TRY(parts_of(x, l, saved->qkv, &saved->global, false, &shape, &p));
+    QKV_TRY(qkv_attend_forward(x, &shape, p.at.q, p.at.k, p.v, qkv_heads_of(saved->mixed, l->head_dim), saved->lse.p));
+    if (x->watch) QKV_TRY(qkv_attend_watch(x, x->watch, &shape, p.at.q, p.at.k, p.v));
     if (l->out.weight >= 0) QKV_TRY(qkv_linear_forward_then(x, l->out, saved->mixed, out, then));
     qkv_exec_release(x, mark);
-    return QKV_OK;
-}
-
-/* What belongs to global tokens apart, in the backward pass: what forward had, and room for the gradients. */
-typedef struct apart_parts {
-    qkv_global_saved saved, d;
-    qkv_apart heads;
-} apart_parts;
-
-static qkv_status apart_before(qkv_exec *x, const qkv_attention_layer *l, const qkv_attention_saved *saved, qkv_attention_shape *shape, apart_parts *a) {
-    if (l->global.queries.weight < 0) return QKV_OK;
-    a->saved = saved->global;
-    if (saved->again) {
-        const qkv_pass pass = qkv_exec_pass(x, QKV_PASS_RECOMPUTE);
-        QKV_TRY(qkv_global_projection_forward(x, &l->global, shape, saved->in, false, &a->saved));
-        x->pass = pass;
-    }
-    QKV_TRY(qkv_temp(x, a->saved.queries.rows, a->saved.queries.cols, &a->d.queries));
-    QKV_TRY(qkv_temp(x, a->saved.keys.rows, a->saved.keys.cols, &a->d.keys));
-    a->heads = qkv_global_projection_apart(&l->global, &a->saved, &a->d);
-    shape->apart = &a->heads;
     return QKV_OK;
 }
 
@@ -169,25 +124,27 @@ qkv_status qkv_attention_layer_backward(qkv_exec *x, const qkv_attention_layer *
     if (l->out.weight >= 0) QKV_TRY(qkv_temp(x, dout.rows, saved->mixed.cols, &dmixed));
     QKV_TRY(qkv_temp(x, dout.rows, saved->qkv.cols, &dqkv));
     if (l->out.weight >= 0) QKV_TRY(qkv_linear_backward(x, l->out, saved->mixed, dout, &dmixed));
+    qkv_attention_shape shape = shape_of(x, l, batch);
+    qkv_global_saved global = saved->global;
     if (saved->again) {
         QKV_TRY(qkv_temp(x, dout.rows, qkv.cols, &qkv));
         const qkv_pass pass = qkv_exec_pass(x, QKV_PASS_RECOMPUTE);
         QKV_TRY(qkv_linear_forward(x, l->qkv, saved->in, qkv));
+        QKV_TRY(project_globals(x, l, &shape, saved->in, false, &global));
         x->pass = pass;
     }
-    qkv_attention_shape shape = shape_of(x, l, batch);
-    parts p, d;
-    apart_parts global = {0};
-    QKV_TRY(apart_before(x, l, saved, &shape, &global));
-    QKV_TRY(parts_of(x, l, qkv, &p));
-    heads_of(l, dqkv, &d);
+    parts p;
+    qkv_normed d;
+    qkv_heads dv;
+    QKV_TRY(parts_of(x, l, qkv, &global, true, &shape, &p));
+    heads_of(l, dqkv, &d, &dv);
     QKV_TRY(qkv_relative_before(x, l->relative, &l->position, &shape));
-    QKV_TRY(qkv_attend_backward(x, &shape, p.q, p.k, p.v, qkv_heads_of(saved->mixed, l->head_dim), saved->lse.p,
-                                qkv_heads_of(dmixed, l->head_dim), d.q, d.k, d.v));
+    QKV_TRY(qkv_attend_backward(x, &shape, p.at.q, p.at.k, p.v, qkv_heads_of(saved->mixed, l->head_dim), saved->lse.p,
+                                qkv_heads_of(dmixed, l->head_dim), qkv_heads_of(d.q_in, l->head_dim), qkv_heads_of(d.k_in, l->head_dim), dv));
     QKV_TRY(qkv_relative_after(x, l->relative, &l->position, &shape));
-    QKV_TRY(parts_backward(x, l, &p, &d));
+    QKV_TRY(qkv_head_norms_backward(x, &l->norms, &p.at, &d));
     QKV_TRY(qkv_linear_backward(x, l->qkv, saved->in, dqkv, &din));
-    if (shape.apart) QKV_TRY(qkv_global_projection_backward(x, &l->global, &shape, saved->in, &global.saved, &global.d, din));
+    if (shape.apart) QKV_TRY(qkv_global_projection_backward(x, &l->global, &shape, saved->in, &p.global, din));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
@@ -224,14 +181,9 @@ qkv_status qkv_attention_layer_weights(qkv_exec *x, const qkv_attention_layer *l
     qkv_attention_shape shape = shape_of(x, l, batch);
     parts p;
     qkv_global_saved global;
-    qkv_apart apart;
-    if (l->global.queries.weight >= 0) {
-        QKV_TRY(qkv_global_projection_forward(x, &l->global, &shape, in, false, &global));
-        apart = qkv_global_projection_apart(&l->global, &global, NULL);
-        shape.apart = &apart;
-    }
-    QKV_TRY(parts_of(x, l, qkv, &p));
-    QKV_TRY(weights_of(x, &shape, batch, p.q, p.k, head, weights));
+    QKV_TRY(project_globals(x, l, &shape, in, false, &global));
+    QKV_TRY(parts_of(x, l, qkv, &global, false, &shape, &p));
+    QKV_TRY(weights_of(x, &shape, batch, p.at.q, p.at.k, head, weights));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }

@@ -4,10 +4,10 @@
 #define QKV_LAYERS_ATTENTION_LAYER_H
 
 #include "layers/global_projection.h"
+#include "layers/head_norms.h"
 #include "layers/layers.h"
 #include "layers/positions.h"
 #include "ops/linear.h"
-#include "ops/norm.h"
 
 typedef struct qkv_attention_layer {
     int64_t heads, kv_heads, head_dim;
@@ -17,7 +17,7 @@ typedef struct qkv_attention_layer {
     double dropout;
     uint64_t site;
     real scale, softcap;
-    qkv_norm_op q_norm, k_norm; /* of each head's queries and keys, before their product; gain -1: none */
+    qkv_head_norms norms;
     const qkv_relative *relative; /* positions in the scores; NULL: none */
     qkv_relative_part position;
     qkv_global_projection global;

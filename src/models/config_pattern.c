@@ -83,8 +83,6 @@ qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
     if (c->global_question && (!c->pair || c->segment != QKV_SEGMENT_NONE))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "global_question is the first text of a pair: %s",
                         c->pair ? "not with segments, which lie in one of the two" : "set pair");
-    if (c->global_projection && c->qk_norm)
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "global_projection and qk_norm: projections of global tokens are not normalised, set one of the two");
     if (c->random_blocks > 0 && c->dilation > 1)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "random_blocks=%lld and dilation=%lld: blocks are of neighbours, set one of the two",
                         (long long)c->random_blocks, (long long)c->dilation);

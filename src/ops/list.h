@@ -7,7 +7,7 @@
     X(linear) X(attention) X(global_rows) X(norm) X(head_norm) X(activation) X(residual) X(embedding) X(position)                 \
     X(pooling) X(loss) X(loss_sigmoid) X(optimizer) X(recurrence)
 
-#define QKV_LAYER_LIST(X) X(attention_layer) X(global_projection) X(ffn) X(block) X(embedding_layer)        \
+#define QKV_LAYER_LIST(X) X(attention_layer) X(global_projection) X(head_norms) X(ffn) X(block) X(embedding_layer) \
     X(positions) X(pooling_layer) X(head) X(masked_head) X(recurrent)
 
 #endif

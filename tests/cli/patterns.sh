@@ -18,6 +18,7 @@ done << 'END'
 --pattern sparse --window 1,1 --block 4|random_blocks=3 block=4 global_first=4
 --window 2,1 --dilation 3 --global-every 5|dilation=3 global_every=5
 --window 1,1 --global-first 1 --global-projection|global_projection=yes
+--window 1,1 --global-first 1 --global-projection --qk-norm|qk_norm=yes
 --window 1,1 --global-at 5,0|span_left=1
 --max-length 2000|span_left=64 full_every=3
 --max-length 2000 --causal|span_left=64 span_right=0 full_every=3
@@ -163,6 +164,5 @@ done << 'END'
 --window 4,4 --local-rope-base 100|has no effect
 --position rope --window 4,4 --local-rope-base 100|set full-every
 --model lstm --pattern local|pattern has no effect with --model lstm
---window 4,4 --global-first 1 --global-projection --qk-norm|not normalised
 END
 finish

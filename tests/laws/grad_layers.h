@@ -6,6 +6,7 @@
 #include "layers/block.h"
 #include "layers/embedding_layer.h"
 #include "layers/head.h"
+#include "layers/head_norms.h"
 #include "layers/masked_head.h"
 #include "layers/pooling_layer.h"
 #include "layers/positions.h"
@@ -38,7 +39,7 @@ static void case_attention_layer(void) {
         qkv_attention_layer l;
         qkv_block_shape shape = grad_shape(i);
         shape.no_output = i >= 6;
-        if (i % 3 == 1) shape.pattern = (qkv_pattern){.global_first = 1, .global_every = 4}, shape.global_projection = !shape.qk_norm;
+        if (i % 3 == 1) shape.pattern = (qkv_pattern){.global_first = 1, .global_every = 4}, shape.global_projection = i != 4;
         if (shape.no_output) shape.head_dim = GRAD_DIM / shape.heads;
         NET_OK(&g.ctx, qkv_attention_layer_declare(&l, &g.reg, "", &shape, 0));
         grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
@@ -56,35 +57,83 @@ typedef struct global_projection_user {
     qkv_attention_shape s;
 } global_projection_user;
 
-/* The output: queries, then keys and values of all rows, as rows of the width of the latter. */
+/* Rows of heads as a matrix, or back. */
+static void grad_rows(qkv_mat m, qkv_heads h, int64_t width, bool back) {
+    for (int64_t r = 0; r < m.rows; r++)
+        for (int64_t c = 0; c < m.cols; c++) {
+            real *of = h.p + r * h.row + c / width * h.head + c % width;
+            if (back) *of = m.p[r * m.ld + c];
+            else m.p[r * m.ld + c] = *of;
+        }
+}
+
+/* The output: queries, then keys and values of all rows, as attention sees them. */
 static void run_global_projection(grad_case *g, bool backward) {
     const global_projection_user *u = g->user;
     const int64_t globals = qkv_attention_globals(&u->s);
     qkv_mat in = grad_mat(g->in[0].value, GRAD_ROWS, GRAD_DIM), din = grad_mat(g->in[0].grad, GRAD_ROWS, GRAD_DIM);
-    qkv_global_saved saved, d = {0};
+    const int64_t width = u->l.head_dim, keys = u->l.kv_heads * width;
+    qkv_global_saved saved;
+    qkv_global_seen seen;
     GRAD_OK(qkv_global_projection_forward(&g->x, &u->l, &u->s, in, true, &saved));
-    const qkv_mat q = {g->out.p, globals, saved.queries.cols, g->out.ld}, kv = {g->out.p + globals * g->out.ld, GRAD_ROWS, saved.keys.cols, g->out.ld};
-    for (int64_t r = 0; r < globals; r++) memcpy(q.p + r * q.ld, saved.queries.p + r * saved.queries.ld, (size_t)q.cols * sizeof(real));
-    for (int64_t r = 0; r < GRAD_ROWS; r++) memcpy(kv.p + r * kv.ld, saved.keys.p + r * saved.keys.ld, (size_t)kv.cols * sizeof(real));
+    GRAD_OK(qkv_global_projection_see(&g->x, &u->l, &saved, true, &seen));
+    for (int back = 0; back <= backward; back++) {
+        const qkv_mat m = back ? g->dout : g->out, q = {m.p, globals, m.cols, m.ld}, kv = {m.p + globals * m.ld, GRAD_ROWS, m.cols, m.ld};
+        const qkv_apart *a = &seen.apart;
+        grad_rows(q, back ? a->dq : a->q, width, back);
+        grad_rows(qkv_mat_cols(kv, 0, keys), back ? a->dk : a->k, width, back);
+        grad_rows(qkv_mat_cols(kv, keys, keys), back ? a->dv : a->v, width, back);
+    }
     if (!backward) return;
-    d.queries = (qkv_mat){g->dout.p, globals, q.cols, g->dout.ld};
-    d.keys = (qkv_mat){g->dout.p + globals * g->dout.ld, GRAD_ROWS, kv.cols, g->dout.ld};
     memset(din.p, 0, GRAD_ROWS * GRAD_DIM * sizeof(real));
-    GRAD_OK(qkv_global_projection_backward(&g->x, &u->l, &u->s, in, &saved, &d, din));
+    GRAD_OK(qkv_global_projection_backward(&g->x, &u->l, &u->s, in, &seen, din));
 }
 
 static void case_global_projection(void) {
+    for (int norms = 0; norms < 2; norms++) {
+        grad_case g;
+        grad_start(&g);
+        global_projection_user u = {.s = {.sequences = GRAD_SEQUENCES, .q_offset = GRAD_OFFSET, .k_offset = GRAD_OFFSET, .pattern = {.global_every = 2}}};
+        qkv_block_shape shape = grad_shape(0);
+        shape.global_projection = true;
+        shape.qk_norm = norms;
+        shape.kv_heads = shape.heads / 2;
+        NET_OK(&g.ctx, qkv_global_projection_declare(&u.l, &g.reg, "", &shape));
+        grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
+        grad_ready(&g, qkv_attention_globals(&u.s) + GRAD_ROWS, shape.heads * shape.head_dim);
+        g.user = &u;
+        grad_check(&g, run_global_projection);
+        grad_end(&g);
+    }
+}
+
+/* ---- norms of heads ---- */
+
+/* Four heads of queries beside two of keys. */
+static void run_head_norms(grad_case *g, bool backward) {
+    const qkv_head_norms *n = g->user;
+    const int64_t queries = n->heads * n->head_dim, keys = n->kv_heads * n->head_dim;
+    const qkv_mat in = grad_mat(g->in[0].value, GRAD_ROWS, queries + keys), din = grad_mat(g->in[0].grad, GRAD_ROWS, queries + keys);
+    qkv_normed p = {.q_in = qkv_mat_cols(in, 0, queries), .k_in = qkv_mat_cols(in, queries, keys)};
+    const qkv_normed d = {.q_in = qkv_mat_cols(din, 0, queries), .k_in = qkv_mat_cols(din, queries, keys)};
+    GRAD_OK(qkv_head_norms_forward(&g->x, n, &p));
+    grad_rows(qkv_mat_cols(g->out, 0, queries), p.q, n->head_dim, false);
+    grad_rows(qkv_mat_cols(g->out, queries, keys), p.k, n->head_dim, false);
+    if (!backward) return;
+    for (int64_t r = 0; r < GRAD_ROWS; r++) memcpy(din.p + r * din.ld, g->dout.p + r * g->dout.ld, (size_t)din.cols * sizeof(real));
+    GRAD_OK(qkv_head_norms_backward(&g->x, n, &p, &d));
+}
+
+static void case_head_norms(void) {
     grad_case g;
     grad_start(&g);
-    global_projection_user u = {.s = {.sequences = GRAD_SEQUENCES, .q_offset = GRAD_OFFSET, .k_offset = GRAD_OFFSET, .pattern = {.global_every = 2}}};
-    qkv_block_shape shape = grad_shape(0);
-    shape.global_projection = true;
-    shape.kv_heads = shape.heads / 2;
-    NET_OK(&g.ctx, qkv_global_projection_declare(&u.l, &g.reg, "", &shape));
-    grad_input(&g, "in", GRAD_ROWS * GRAD_DIM);
-    grad_ready(&g, qkv_attention_globals(&u.s) + GRAD_ROWS, shape.heads * shape.head_dim);
-    g.user = &u;
-    grad_check(&g, run_global_projection);
+    qkv_block_shape shape = grad_shape(1);
+    qkv_head_norms n;
+    NET_OK(&g.ctx, qkv_head_norms_declare(&n, &g.reg, "", "q", "k", &shape));
+    grad_input(&g, "in", GRAD_ROWS * (shape.heads + shape.kv_heads) * shape.head_dim);
+    grad_ready(&g, GRAD_ROWS, (shape.heads + shape.kv_heads) * shape.head_dim);
+    g.user = &n;
+    grad_check(&g, run_head_norms);
     grad_end(&g);
 }
 
