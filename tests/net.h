@@ -360,6 +360,9 @@ static inline void net_pattern(qkv_config *c, int i) {
     case 2:
         c->global_first = 1, c->global_every = 5;
         break;
+    case 3:
+        c->span = (qkv_span){2, 1}, c->global_first = 2;
+        break;
     case 4:
         c->global_first = 2;
         break;
@@ -374,6 +377,9 @@ static inline void net_pattern(qkv_config *c, int i) {
         break;
     case 9:
         c->random_blocks = 2, c->block = 3, c->global_token = (qkv_numbers){2, {3, 6}}, c->global_projection = true;
+        break;
+    case 10:
+        c->span = (qkv_span){2, 1}, c->dilation = 2, c->global_every = 6, c->global_projection = true;
         break;
     case 11:
         c->span = (qkv_span){2, 0}, c->global_every = 3;

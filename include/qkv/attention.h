@@ -84,7 +84,7 @@ typedef struct qkv_attention {
 
     /* What is seen beside the span: a pattern. Time and memory are proportional to the pairs that see each other; each pair counts
      * once, however many of the following have it. Positions are those of keys: query i stands at i + n_k - n_q. Where span.right
-     * is 0, nothing sees what stands to its right, by none of these. All but the span: not with shaw_keys.
+     * is 0, nothing sees what stands to its right, by none of these.
      *
      * The span's neighbours stand `dilation` apart: the query at p sees p - left * dilation, ..., p - dilation, p, p + dilation, ...,
      * and not what lies between them (0: 1). */

@@ -152,7 +152,6 @@ static qkv_status check_pattern(qkv_ctx *ctx, const qkv_attention *a) {
     if (a->global_offset && (a->global_first > 0 || a->global_every > 0))
         return qkv_fail(ctx, QKV_BAD_ARGUMENT, "global_offset is given, and global_first=%lld global_every=%lld: a list or a rule",
                         (long long)a->global_first, (long long)a->global_every);
-    if (a->shaw_keys && has_pattern(a)) return qkv_fail(ctx, QKV_BAD_ARGUMENT, "shaw_keys and a pattern beside the span do not go together");
     for (int64_t s = 0; has_pattern(a) && s < a->sequences; s++)
         if (a->q_offset[s + 1] - a->q_offset[s] >= MOST || a->k_offset[s + 1] - a->k_offset[s] >= MOST)
             return qkv_fail(ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld rows: with a pattern expected less", (long long)s, (long long)MOST);

@@ -32,9 +32,9 @@ double qkv_executed_attend_beside_backward(int64_t n_q, int64_t n_k, int64_t dim
 /* The useful FLOPs of these beside their products, for so many visible pairs. */
 double qkv_flops_attend_softmax(bool backward, double pairs, int64_t n_q, int64_t n_k, int64_t dim, int64_t value_dim);
 
-/* What vectors by distance add to them. flops: of products. */
-qkv_cost qkv_cost_attend_shaw_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t reach, int64_t dim, int64_t value_dim);
-qkv_cost qkv_cost_attend_shaw_backward(int64_t n_q, int64_t n_k, int64_t reach, int64_t dim, int64_t value_dim);
+/* What vectors by distance add to calls with keys, for so many queries. flops: of products. */
+qkv_cost qkv_cost_attend_shaw_forward(int64_t queries, int64_t reach, int64_t dim, int64_t value_dim);
+qkv_cost qkv_cost_attend_shaw_backward(int64_t queries, int64_t reach, int64_t dim, int64_t value_dim);
 
 /* Steps of recurrent cells: `rows` of them, `products` of these with a product of the recurrent weights. executed: of all FMA. */
 qkv_cost qkv_cost_recur_forward(qkv_recur_cell cell, bool peepholes, int64_t rows, int64_t products, int64_t units);

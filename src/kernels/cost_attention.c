@@ -101,24 +101,17 @@ double qkv_executed_attend_beside_backward(int64_t n_q, int64_t n_k, int64_t dim
            2 * (double)n_q * (double)attend_round16(value_dim);
 }
 
-qkv_cost qkv_cost_attend_shaw_forward(int64_t n_q, int64_t n_k, int64_t left, int64_t right, int64_t reach, int64_t dim,
-                                      int64_t value_dim) {
-    attend_span s = attend_span_of(n_q, n_k, left, right);
-    const double count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
-    int64_t rows = 0; /* of blocks that see something */
-    for (int64_t i = 0, lo, hi; i < n_q; i += ATTEND_ROWS) {
-        attend_keys_of_rows(s, i, i + min64(ATTEND_ROWS, n_q - i), &lo, &hi);
-        if (lo < hi) rows += min64(ATTEND_ROWS, n_q - i);
-    }
+qkv_cost qkv_cost_attend_shaw_forward(int64_t queries, int64_t reach, int64_t dim, int64_t value_dim) {
+    const double rows = (double)queries, count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
     return (qkv_cost){
-        .flops = 2 * (double)rows * count * (d + dv),
-        .executed = 2 * (double)rows * ((double)attend_round16(2 * reach + 1) * d + count * (double)attend_round16(value_dim)),
+        .flops = 2 * rows * count * (d + dv),
+        .executed = 2 * rows * ((double)attend_round16(2 * reach + 1) * d + count * (double)attend_round16(value_dim)),
     };
 }
 
 /* The products of queries and of dO with the vectors, and the gradient of queries. */
-qkv_cost qkv_cost_attend_shaw_backward(int64_t n_q, int64_t n_k, int64_t reach, int64_t dim, int64_t value_dim) {
-    const double rows = n_k == 0 ? 0 : (double)n_q, count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
+qkv_cost qkv_cost_attend_shaw_backward(int64_t queries, int64_t reach, int64_t dim, int64_t value_dim) {
+    const double rows = (double)queries, count = (double)(2 * reach + 1), d = (double)dim, dv = (double)value_dim;
     return (qkv_cost){
         .flops = 2 * rows * count * (2 * d + dv),
         .executed = 2 * rows * ((double)attend_round16(2 * reach + 1) * (d + dv) + count * (double)attend_round16(dim)),

@@ -67,19 +67,20 @@ typedef struct qkv_attend {
     int64_t rope_dim, rope_k;
     int64_t rope_row;      /* from one position's row of the tables to the next; 0: rope_dim/2 */
     bool rope_interleaved; /* pairs are columns 2c, 2c+1; else c, c + rope_dim/2 */
-    /* Rows gathered from a longer sequence: where they stand there, [n_q] and [n_k], both or neither. Biases by distance and rotations
-     * go by these; `bias` is then readable at every distance they have, and the gradient of all key tiles comes as one. */
+    /* Rows gathered from a longer sequence: where they stand there, [n_q] and [n_k], both or neither. All that goes by distance, and
+     * rotations, go by these; `bias` is then readable at every distance they have, and the gradient of all key tiles comes as one. */
     const int32_t *q_at, *k_at;
+    int64_t step; /* else neighbours stand this far apart (0: 1) for vectors by distance and the gradient of the bias */
     const int32_t *hole; /* [n_q][2]: of the keys in its span, query i does not see hole[2i] .. hole[2i+1]-1. NULL: it sees all */
     /* Keys beside the span, gathered, n_k of them, or NULL: the softmax is over both. A description of its own for all that keys
      * have and for k_at, q_at, hole, terms and dropout; its queries are row0..row1-1 of this one, under numbers from 0 on, and all
-     * of its keys are in their span. Widths, scale and softcap are the same. Not with shaw. Scratch for it comes in addition, of
+     * of its keys are in their span. Widths, scale, softcap and shaw are the same. Scratch for it comes in addition, of
      * attend_beside_scratch() reals. Backward adds to its dk and dv, and its gradient of the bias comes with the window's; with
      * parts, wait and done are called for it as for block attend_blocks(). */
     const struct qkv_attend *beside;
     /* Vectors by distance (Shaw et al. 2018): to keys and to values come those of their distance, limited to
      * -shaw_reach..shaw_reach. `shaw`: both, packed by attend_shaw_pack, or NULL; shaw_work: attend_shaw_work() reals, backward the
-     * same ones for all parts of a head. Not with rotations, nor with gathered rows. */
+     * same ones for all parts of a head. Not with rotations. */
     const real *shaw;
     int64_t shaw_reach;
     real *shaw_work;
@@ -97,9 +98,11 @@ typedef struct qkv_attend {
     /* Gradient of the bias by key tile and distance, from -bias_reach to bias_reach with all beyond added there:
      * [ceil(n_k / QKV_ATTEND_KEYS)][2 bias_reach + 1], written. NULL: not wanted */
     real *bias_grad;
-    int64_t bias_reach, bias_step; /* neighbours stand bias_step apart (0: 1) */
-    /* [n_q][2 shaw_reach + 1], written: by distance, the sums of the weights, and of the gradients of the products of queries. */
+    int64_t bias_reach;
+    /* [n_q][2 shaw_reach + 1], rows sums_row apart, written or, with add_q, added to: by distance, the sums of the weights, and of the
+     * gradients of the products of queries. */
     real *shaw_weights, *shaw_slopes;
+    int64_t sums_row;
     /* One head shared out by keys: key0..key1-1, both multiples of QKV_ATTEND_KEYS or the end (0, 0: all keys). What the
      * parts share is in `shared`, of attend_shared_scratch() reals; wait(hand, block) is called before a block of queries
      * is used and done(hand, block) after it: a block takes its keys in ascending order. */

@@ -258,8 +258,6 @@ static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
     if (c->position == QKV_POSITION_SHAW && reach > QKV_SHAW_REACH)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld: with position=shaw at most %d", (long long)reach,
                         QKV_SHAW_REACH);
-    if (c->position == QKV_POSITION_SHAW && (c->dilation > 1 || qkv_config_has_globals(c) || c->random_blocks > 0))
-        return qkv_fail(ctx, QKV_BAD_CONFIG, "position=shaw goes with windows, not with dilation, global tokens or random blocks");
     if (c->position == QKV_POSITION_ROPE && c->head_dim < 2)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "head_dim=%lld: position=rope turns pairs of columns", (long long)c->head_dim);
     if (c->rope_base != 0 && !(c->rope_base > 1))

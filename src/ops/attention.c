@@ -69,7 +69,10 @@ static qkv_attend describe(const job *j, int64_t i, int64_t h) {
     a.o_row = j->o.row * step;
     a.lse = j->lse ? j->lse + h * j->q_rows + r.lse : NULL;
     a.bias = j->bias ? j->bias + h * j->bias_row + j->most_k - 1 : NULL;
-    if (s->shaw_keys) qkv_attend_describe_shaw(j, h, &r, &a);
+    a.step = step;
+    a.shaw = j->shaw;
+    a.shaw_reach = s->shaw_reach;
+    qkv_attend_describe_sums(j, h, r.q, step, &a);
     a.dropout = s->dropout;
     a.dropout.key = qkv_key2(s->dropout.key, (uint64_t)h);
     a.dropout.row_key = j->row_key ? j->row_key + r.lse : NULL;
@@ -84,7 +87,6 @@ static qkv_attend describe(const job *j, int64_t i, int64_t h) {
     a.dv_row = j->dv.row * step;
     a.add_kv = h % (s->heads / s->kv_heads) > 0;
     a.bias_reach = s->bias_reach;
-    a.bias_step = step;
     if (j->bias_parts) a.bias_grad = j->bias_parts + (j->parts_at[i] * s->heads + h * attend_key_tiles(a.n_k)) * (2 * s->bias_reach + 1);
     return a;
 }
@@ -166,7 +168,7 @@ static void block_done(void *hand, int64_t block) {
 /* Without queries or keys all gradients are 0. */
 static void backward_blind(const job *j, unit u, const qkv_attend *a, int64_t h) {
     fill(a->dq, a->n_q, a->dim, a->dq_row, 0);
-    qkv_attend_clear_shaw(j, a);
+    qkv_attend_clear_sums(j, a);
     if (a->n_k == 0) qkv_attend_bias_part(j, u, h);
     if (a->add_kv) return;
     fill(a->dk, a->n_k, a->dim, a->dk_row, 0);
@@ -174,7 +176,7 @@ static void backward_blind(const job *j, unit u, const qkv_attend *a, int64_t h)
 }
 
 static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, int thread) {
-    real *scratch = j->scratch + thread * j->scratch_size, *further; /* of vectors by distance or queries above: none has both */
+    real *scratch = j->scratch + thread * j->scratch_size, *further; /* of vectors by distance, and of queries above */
     qkv_attend beside, above;
     handover hand;
     a->beside = qkv_attend_beside(j, u, h, thread, a, &beside);
@@ -187,7 +189,7 @@ static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, int th
         a->key1 = a->key0 + QKV_ATTEND_KEYS < a->n_k ? a->key0 + QKV_ATTEND_KEYS : a->n_k;
         const int64_t size = j->kernels->attend_shared_scratch(a->n_q, a->dim, a->value_dim);
         a->shared = j->shared + j->shared_at[u.sequence] +
-                    h * (size + qkv_attend_shaw_shared(j, a->n_q) + qkv_attend_above_shared(j, u.sequence / j->step));
+                    h * (size + qkv_attend_shaw_work(j, a->n_q) + qkv_attend_above_shared(j, u.sequence / j->step));
         further = a->shared + size;
         hand = (handover){j->seen + j->blocks_at[u.sequence] + h * attend_handed_blocks(j, a->n_q), u.part};
         a->wait = wait_for_block;
@@ -197,8 +199,8 @@ static void backward_head(const job *j, unit u, qkv_attend *a, int64_t h, int th
         further = scratch;
         scratch += j->shaw_work + j->above_work;
     }
-    if (a->shaw) a->shaw_work = further;
-    a->above = qkv_attend_above(j, u, h, thread, further, &above);
+    a->shaw_work = further;
+    a->above = qkv_attend_above(j, u, h, thread, further + qkv_attend_shaw_work(j, a->n_q), &above);
     if (a->n_k == 0) *a = qkv_attend_alone(j, u, h, a);
     (j->bf16 ? j->bf16->attend_backward : j->kernels->attend_backward)(a, scratch);
     if (a->above && (!j->split || a->key1 == a->n_k)) qkv_attend_above_done(j, u, h, thread, a->above);
@@ -324,7 +326,6 @@ static qkv_status window_backward(qkv_exec *x, job j, const real *lse) {
     if (!x->plan) (j.split ? qkv_par_in_order : qkv_par)(x->ctx, j.chunks, backward_chunk, &j);
     qkv_attend_beside_gradient(x, &j);
     qkv_attend_bias_gradient(x, &j);
-    QKV_TRY(qkv_attend_shaw_gradient(x, &j));
     qkv_exec_release(x, mark);
     return QKV_OK;
 }
@@ -366,10 +367,16 @@ qkv_status qkv_attend_backward(qkv_exec *x, const qkv_attention_shape *s, qkv_he
     QKV_TRY(check(x, s));
     const qkv_attention_shape near = within(s);
     s = &near;
-    job j = {.s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv, .lse = (real *)lse, .backward = true};
+    job j = {.kernels = x->ctx->kernels, .s = s, .q = q, .k = k, .v = v, .o = o, .d_o = d_o, .dq = dq, .dk = dk, .dv = dv, .lse = (real *)lse,
+             .backward = true};
+    const size_t mark = qkv_exec_mark(x);
+    QKV_TRY(qkv_attend_prepare_sums(x, &j));
     QKV_TRY(window_backward(x, j, lse));
     if (s->pattern.random_blocks > 0 && qkv_attend_has_further(s)) QKV_TRY(qkv_attend_groups(x, &j));
-    return qkv_attend_has_global(s) && !qkv_attend_takes_above(s) ? qkv_attend_global(x, &j) : QKV_OK;
+    if (qkv_attend_has_global(s) && !qkv_attend_takes_above(s)) QKV_TRY(qkv_attend_global(x, &j));
+    QKV_TRY(qkv_attend_shaw_gradient(x, &j));
+    qkv_exec_release(x, mark);
+    return QKV_OK;
 }
 
 /* ---- for looking at ---- */

@@ -44,7 +44,7 @@ typedef struct qkv_attention_shape {
     int64_t rope_dim, rope_offset;
     bool rope_interleaved;
     /* Vectors by distance (Shaw et al. 2018), [2 shaw_reach + 1] of dim and of value_dim for all heads, or NULLs: to a key comes the first
-     * of its distance to the query, to a value the second, limited to -shaw_reach..shaw_reach. Not with rotations, nor with a pattern. */
+     * of its distance to the query, to a value the second, limited to -shaw_reach..shaw_reach. Not with rotations. */
     const real *shaw_keys, *shaw_values;
     int64_t shaw_reach;
     real *shaw_dkeys, *shaw_dvalues; /* backward writes their gradients here, both or neither */

@@ -23,6 +23,8 @@ qkv_attend qkv_attend_gathered(const job *j, int64_t h) {
                     .rope_dim = s->rope_dim,
                     .rope_k = s->rope_offset,
                     .rope_interleaved = s->rope_interleaved,
+                    .shaw = j->shaw,
+                    .shaw_reach = s->shaw_reach,
                     .dropout = s->dropout,
                     .bias_reach = s->bias_reach};
     a.bias = j->place_bias ? j->place_bias + h * j->place_row + j->place_most - 1 : NULL;
@@ -52,6 +54,11 @@ job qkv_attend_pass(const job *window, attend_kind kind) {
                  .dv = window->dv,
                  .lse = window->lse,
                  .global_lse = window->lse,
+                 .q_rows = window->q_rows,
+                 .shaw_weights = window->shaw_weights,
+                 .shaw_slopes = window->shaw_slopes,
+                 .shaw_apart = window->shaw_apart,
+                 .global_rows = window->global_rows,
                  .backward = window->backward};
 }
 
@@ -151,6 +158,10 @@ qkv_attend qkv_attend_alone(const job *j, unit u, int64_t h, const qkv_attend *w
     a.lse = window->lse ? window->lse + first : NULL;
     a.next = window->next;
     if (!j->backward) return a;
+    a.shaw_work = window->shaw_work;
+    a.shaw_weights = window->shaw_weights;
+    a.shaw_slopes = window->shaw_slopes;
+    a.sums_row = window->sums_row;
     a.d_o = window->d_o;
     a.do_row = window->do_row;
     a.dq = window->dq;
@@ -212,7 +223,9 @@ static void group_backward(const job *j, unit u, attend_gathered *g, real *scrat
         a.add_kv = h > heads.from;
         a.bias_grad = part;
         if (s->dropout.row_key) a.dropout.row_key = s->dropout.row_key + q0;
-        j->kernels->attend_backward(&a, scratch);
+        a.shaw_work = scratch;
+        qkv_attend_describe_sums(j, h, q0, 1, &a);
+        j->kernels->attend_backward(&a, scratch + j->shaw_work);
     }
     qkv_par_counter *added = &j->seen[u.sequence * s->kv_heads + u.head]; /* group after group, so that sums have one order */
     qkv_par_wait(added, u.part);

@@ -75,24 +75,41 @@ typedef struct shaw_cost {
     executed macs, executed;
 } shaw_cost;
 
-static qkv_cost shaw_cost_by(const qkv_attention_shape *s, bool backward, const qkv_seen *seen, int64_t dim, int64_t value_dim) {
-    return backward ? qkv_cost_attend_shaw_backward(seen->n_q, seen->n_k, s->shaw_reach, dim, value_dim)
-                    : qkv_cost_attend_shaw_forward(seen->n_q, seen->n_k, s->left, s->right, s->shaw_reach, dim, value_dim);
+static void add_shaw(const job *j, int64_t queries, executed *macs, executed *computed) {
+    const qkv_attention_shape *s = j->s;
+    qkv_cost (*cost)(int64_t, int64_t, int64_t, int64_t) = j->backward ? qkv_cost_attend_shaw_backward : qkv_cost_attend_shaw_forward;
+    const qkv_cost dim = cost(queries, s->shaw_reach, s->dim, 0), values = cost(queries, s->shaw_reach, 0, s->value_dim);
+    if (macs) macs->dim += dim.flops / 2, macs->values += values.flops / 2;
+    computed->dim += dim.executed / 2;
+    computed->values += values.executed / 2;
 }
 
+/* The gradients of the vectors. Rows of global queries with projections of their own are 0 among all, and come once more. */
+static void add_shaw_gradient(const qkv_attention_shape *s, int64_t queries, int64_t apart, shaw_cost *c) {
+    const int64_t count = 2 * s->shaw_reach + 1;
+    const qkv_cost dkeys = qkv_cost_gemm(count, s->dim, queries), dvalues = qkv_cost_gemm(count, s->value_dim, queries);
+    c->macs.dim += dkeys.flops / 2;
+    c->macs.values += dvalues.flops / 2;
+    c->executed.dim += (dkeys.executed + qkv_cost_gemm(count, s->dim, apart).executed) / 2;
+    c->executed.values += dvalues.executed / 2;
+}
+
+/* Queries of calls with keys: of the window and what is beside it. Further passes go over some of them again. */
 static shaw_cost shaw_cost_of(const job *j, const qkv_seen *seen) {
     const qkv_attention_shape *s = j->s;
+    const int64_t globals = qkv_attend_has_global(s) ? qkv_globals(seen) - qkv_globals_before(seen) : 0;
     shaw_cost c = {0};
     if (!s->shaw_keys) return c;
-    const qkv_cost dim = shaw_cost_by(s, j->backward, seen, s->dim, 0), values = shaw_cost_by(s, j->backward, seen, 0, s->value_dim);
-    c.macs = (executed){.dim = dim.flops / 2, .values = values.flops / 2};
-    c.executed = (executed){.dim = dim.executed / 2, .values = values.executed / 2};
-    if (!j->backward || !s->shaw_dkeys) return c;
-    const qkv_cost dkeys = qkv_cost_gemm(2 * s->shaw_reach + 1, s->dim, seen->n_q), dvalues = qkv_cost_gemm(2 * s->shaw_reach + 1, s->value_dim, seen->n_q);
-    c.macs.dim += dkeys.flops / 2;
-    c.macs.values += dvalues.flops / 2;
-    c.executed.dim += dkeys.executed / 2;
-    c.executed.values += dvalues.executed / 2;
+    for (int64_t i = 0; i < qkv_dilation(&s->pattern); i++) {
+        const qkv_residue r = qkv_residue_of(seen, i);
+        if (r.n_k > 0 || (j->beside && qkv_globals(seen) > 0)) add_shaw(j, r.n_q, &c.macs, &c.executed);
+    }
+    add_shaw(j, globals, NULL, &c.executed);
+    for (int64_t g = 0, groups = j->backward && !j->beside && qkv_attend_has_further(s) ? qkv_groups(seen) : 0; g < groups; g++) {
+        const qkv_group group = qkv_group_of(seen, g);
+        if (qkv_group_keys(seen, &group) > 0) add_shaw(j, group.rows, NULL, &c.executed);
+    }
+    if (j->backward && s->shaw_dkeys) add_shaw_gradient(s, seen->n_q, s->apart ? globals : 0, &c);
     return c;
 }
 

@@ -120,7 +120,7 @@ static qkv_status prepare_split(qkv_exec *x, job *j) {
         const int64_t n_q = qkv_attend_rows_of(j, i).n_q;
         at[i][0] = shared;
         at[i][1] = blocks;
-        shared += s->heads * (j->kernels->attend_shared_scratch(n_q, s->dim, s->value_dim) + qkv_attend_shaw_shared(j, n_q) +
+        shared += s->heads * (j->kernels->attend_shared_scratch(n_q, s->dim, s->value_dim) + qkv_attend_shaw_work(j, n_q) +
                               qkv_attend_above_shared(j, i / j->step));
         blocks += s->heads * attend_handed_blocks(j, n_q);
     }
@@ -252,7 +252,7 @@ static qkv_status prepare_real(qkv_exec *x, int64_t rows, int64_t cols, real **p
  * are. */
 static qkv_status prepare_gathered(qkv_exec *x, const job *j, bool global, gathered_rows n, attend_gathered *g) {
     const qkv_attention_shape *s = j->s;
-    const bool places = s->alibi || s->bias || s->rope_cos;
+    const bool places = s->alibi || s->bias || s->rope_cos || s->shaw_keys;
     QKV_TRY(qkv_temp_array(x, 2 * n.queries, sizeof *g->hole, &g->hole));
     if (places) QKV_TRY(qkv_temp_array(x, n.queries, sizeof *g->q_at, &g->q_at));
     if (!global || places) QKV_TRY(qkv_temp_array(x, n.keys, sizeof *g->list, &g->list));
@@ -265,6 +265,8 @@ static qkv_status prepare_gathered(qkv_exec *x, const job *j, bool global, gathe
     if (s->dropout.p > 0) QKV_TRY(qkv_temp_array(x, queries, sizeof *g->row_key, &g->row_key));
     if (!j->backward || (j->beside && !global)) return QKV_OK;
     QKV_TRY(prepare_real(x, queries, s->value_dim, &g->d_o));
+    QKV_TRY(prepare_real(x, queries, qkv_attend_shaw_count(j), &g->shaw_weights));
+    QKV_TRY(prepare_real(x, queries, qkv_attend_shaw_count(j), &g->shaw_slopes));
     QKV_TRY(prepare_real(x, copies, s->dim, &g->dq));
     QKV_TRY(prepare_real(x, keys, s->dim, &g->dk));
     return prepare_real(x, keys, s->value_dim, &g->dv);
@@ -299,6 +301,7 @@ static qkv_status prepare_scratch(qkv_exec *x, job *j) {
     }
     if (j->beside || !window) QKV_TRY(prepare_threads(x, j, !window && !j->groups, gathered, &j->gathered));
     if (j->above) QKV_TRY(prepare_threads(x, j, true, globals, &j->globals));
+    if (!j->split) j->shaw_work = qkv_attend_shaw_work(j, window ? j->most_q : gathered.queries);
     j->scratch_size = (most + 15) / 16 * 16 + j->shaw_work + j->above_work;
     QKV_TRY(qkv_temp(x, j->chunks > 1 ? x->ctx->threads : 1, j->scratch_size, &scratch));
     j->scratch = scratch.p;

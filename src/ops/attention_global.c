@@ -78,6 +78,9 @@ static qkv_attend describe_backward(const job *j, unit u, const globals *f, cons
     a.do_row = s->value_dim;
     a.dq = apart ? attend_at(apart->dq, j->globals_at[u.sequence], h) : g->dq;
     a.dq_row = apart ? apart->dq.row : s->dim;
+    a.shaw_weights = g->shaw_weights;
+    a.shaw_slopes = g->shaw_slopes;
+    a.sums_row = qkv_attend_shaw_count(j);
     return a;
 }
 
@@ -94,6 +97,22 @@ static void collect_backward(const job *j, const globals *f, const attend_gather
     for (int64_t r = 0; r < f->rows; r++) g->lse[r] = lse[row_of(f, r)];
 }
 
+/* Backward, sums by distance: instead of those that the window made of their rows; slopes of projections of their own go with these. */
+static void spread_sums(const job *j, unit u, const globals *f, const attend_gathered *g, int64_t h) {
+    const int64_t count = qkv_attend_shaw_count(j);
+    const qkv_heads weights = {j->shaw_weights, count, j->q_rows * count}, slopes = {j->shaw_slopes, count, j->q_rows * count},
+                    own = {j->shaw_apart, count, j->global_rows * count};
+    spread(f, g->shaw_weights, count, weights, h);
+    if (!j->s->apart) {
+        spread(f, g->shaw_slopes, count, slopes, h);
+        return;
+    }
+    for (int64_t r = 0; r < f->rows; r++) {
+        zero_rows(attend_at(slopes, row_of(f, r), h), 1, count, count);
+        attend_copy_row(attend_at(own, j->globals_at[u.sequence] + r, h), g->shaw_slopes + r * count, count);
+    }
+}
+
 /* ---- with the window ---- */
 
 bool qkv_attend_takes_above(const qkv_attention_shape *s) {
@@ -104,7 +123,7 @@ int64_t qkv_attend_above_shared(const job *j, int64_t sequence) {
     if (!j->above) return 0;
     const qkv_seen seen = qkv_attention_seen(j->s, sequence);
     const int64_t rows = qkv_globals(&seen) - qkv_globals_before(&seen);
-    return rows > 0 ? j->kernels->attend_shared_scratch(rows, j->s->dim, j->s->value_dim) : 0;
+    return rows > 0 ? j->kernels->attend_shared_scratch(rows, j->s->dim, j->s->value_dim) + qkv_attend_shaw_work(j, rows) : 0;
 }
 
 const qkv_attend *qkv_attend_above(const job *j, unit u, int64_t h, int thread, real *shared, qkv_attend *out) {
@@ -114,13 +133,15 @@ const qkv_attend *qkv_attend_above(const job *j, unit u, int64_t h, int thread, 
     if (f.rows == 0) return NULL;
     *out = describe_backward(j, u, &f, g, h);
     if (u.part == 0) collect_backward(j, &f, g, h); /* the first key tile alone reads these */
-    out->shared = shared;
+    out->shaw_work = shared;
+    out->shared = shared + qkv_attend_shaw_work(j, f.rows);
     return out;
 }
 
 void qkv_attend_above_done(const job *j, unit u, int64_t h, int thread, const qkv_attend *above) {
     const globals f = globals_of(j, u, &j->globals[thread]);
     spread(&f, above->dq, j->s->dim, j->dq, h);
+    spread_sums(j, u, &f, &j->globals[thread], h);
 }
 
 /* ---- a pass of their own ---- */
@@ -128,9 +149,10 @@ void qkv_attend_above_done(const job *j, unit u, int64_t h, int thread, const qk
 static void global_forward(const job *j, unit u, attend_gathered *g, real *scratch) {
     const globals f = globals_of(j, u, g);
     if (f.rows == 0) return;
-    const qkv_attend a = describe_globals(j, u, &f, g, u.head);
+    qkv_attend a = describe_globals(j, u, &f, g, u.head);
+    a.shaw_work = scratch;
     collect_queries(j, &f, g, u.head);
-    j->kernels->attend_forward(&a, scratch);
+    j->kernels->attend_forward(&a, scratch + j->shaw_work);
     spread(&f, g->o, j->s->value_dim, j->o, u.head);
     real *lse = j->lse ? j->lse + u.head * j->q_rows : NULL;
     for (int64_t r = 0; lse && r < f.rows; r++) lse[row_of(&f, r)] = g->lse[r];
@@ -159,8 +181,10 @@ static void global_backward(const job *j, unit u, attend_gathered *g, real *scra
         a.dv_row = dv.row;
         a.add_kv = !apart || h > heads.from;
         a.bias_grad = part;
-        j->kernels->attend_backward(&a, scratch);
+        a.shaw_work = scratch;
+        j->kernels->attend_backward(&a, scratch + j->shaw_work);
         if (!apart) spread(&f, g->dq, s->dim, j->dq, h);
+        spread_sums(j, u, &f, g, h);
     }
 }
 

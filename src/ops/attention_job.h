@@ -22,7 +22,7 @@ typedef struct unit {
 
 /* Memory of one thread for what is gathered. */
 typedef struct attend_gathered {
-    real *q, *k, *v, *o, *lse, *d_o, *dq, *dk, *dv;
+    real *q, *k, *v, *o, *lse, *d_o, *dq, *dk, *dv, *shaw_weights, *shaw_slopes;
     int32_t *list, *hole, *q_at; /* list: where keys stand */
     uint64_t *row_key;
     /* Whose list, hole and q_at these are, of all heads: a sequence of the job, its first row, and how many; keys: of the list. */
@@ -65,15 +65,16 @@ typedef struct job {
     int64_t place_row, place_most;
     real *bias_parts;    /* [parts of all sequences][heads][2 bias_reach + 1]; a part is a key tile, a group, or a sequence */
     int64_t *parts_at;   /* [sequences + 1] */
-    int64_t *globals_at; /* [sequences + 1]: rows of apart */
+    int64_t *globals_at, global_rows; /* apart: [sequences], the first row of each; all of them */
     /* Backward, of the keys beside each sequence, from beside_at on: their gradients [heads][beside_rows][dim], and of value_dim.
      */
     int64_t *beside_at, beside_rows;
     real *beside_dk, *beside_dv;
-    /* Vectors by distance: packed; what a call needs beside its scratch, split with `shared`; and backward, by head and row, the
-     * sums that their gradients are made of. */
-    real *shaw, *shaw_weights, *shaw_slopes;
-    int64_t shaw_work; /* reals a thread */
+    real *shaw;        /* vectors by distance, packed */
+    int64_t shaw_work; /* reals a thread, where `split` does not share them */
+    /* Backward, the sums that their gradients are made of, which all passes have: [heads][q_rows][2 shaw_reach + 1], and the slopes of
+     * global queries with projections of their own, [heads][qkv_attention_globals(s)][..]. */
+    real *shaw_weights, *shaw_slopes, *shaw_apart;
 } job;
 
 /* Rows of one sequence of a job. */
@@ -118,11 +119,15 @@ void qkv_attend_bias_gradient(qkv_exec *x, const job *j);
 /* attention_shaw.c: vectors by distance. A job without them needs nothing. */
 qkv_status qkv_attend_check_shaw(const qkv_exec *x, const qkv_attention_shape *s) QKV_MUST_USE;
 qkv_status qkv_attend_prepare_shaw(qkv_exec *x, job *j) QKV_MUST_USE;
-int64_t qkv_attend_shaw_shared(const job *j, int64_t n_q); /* reals of a head that is split */
-void qkv_attend_describe_shaw(const job *j, int64_t head, const attend_rows *r, qkv_attend *a);
-/* A sequence without queries or keys has no sums: those of its rows become 0. */
-void qkv_attend_clear_shaw(const job *j, const qkv_attend *a);
+int64_t qkv_attend_shaw_work(const job *j, int64_t n_q); /* reals of a call */
+int64_t qkv_attend_shaw_count(const job *j);             /* of distances; 0: there are no vectors */
+/* Room for the sums, before the first pass; the gradients, after the last. */
+qkv_status qkv_attend_prepare_sums(qkv_exec *x, job *j) QKV_MUST_USE;
 qkv_status qkv_attend_shaw_gradient(qkv_exec *x, const job *j) QKV_MUST_USE;
+/* Backward, the sums of a head, of queries from `row` on that stand `step` rows apart. */
+void qkv_attend_describe_sums(const job *j, int64_t head, int64_t row, int64_t step, qkv_attend *a);
+/* A sequence without queries or keys has none: those of its rows become 0. */
+void qkv_attend_clear_sums(const job *j, const qkv_attend *a);
 
 /* attention_cost.c */
 bool qkv_attend_has_further(const qkv_attention_shape *s);

@@ -19,6 +19,8 @@ done << 'END'
 --window 2,1 --dilation 3 --global-every 5|dilation=3 global_every=5
 --window 1,1 --global-first 1 --global-projection|global_projection=yes
 --window 1,1 --global-first 1 --global-projection --qk-norm|qk_norm=yes
+--window 2,1 --dilation 2 --global-every 5 --position shaw|position=shaw dilation=2
+--pattern sparse --window 1,1 --block 4 --global-projection --position shaw|random_blocks=3 position=shaw
 --window 1,1 --global-at 5,0|span_left=1
 --max-length 2000|span_left=64 full_every=3
 --max-length 2000 --causal|span_left=64 span_right=0 full_every=3
@@ -160,7 +162,6 @@ done << 'END'
 --pattern full --window 4,4|pattern=full and window=4,4 contradict each other: with full every token sees all
 --pattern full --dilation 3|pattern=full and dilation=3 contradict each other
 --pattern local --window -1,-1|--window -1,-1 and --pattern local contradict each other
---window 4,4 --global-first 1 --position shaw|position=shaw goes with windows, not with
 --window 4,4 --local-rope-base 100|has no effect
 --position rope --window 4,4 --local-rope-base 100|set full-every
 --model lstm --pattern local|pattern has no effect with --model lstm

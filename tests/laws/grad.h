@@ -6,7 +6,7 @@
 #include "net.h"
 #include "ops/reg.h"
 
-enum { GRAD_INPUTS = 6, GRAD_PROBES = 40, GRAD_ARENA = 8 << 20 };
+enum { GRAD_INPUTS = 8, GRAD_PROBES = 40, GRAD_ARENA = 8 << 20 };
 
 typedef struct grad_buffer {
     const char *name;

@@ -61,7 +61,7 @@ static void run_attention(grad_case *g, bool backward) {
     qkv_heads v = {g->in[2].value, s->kv_heads * s->value_dim, s->value_dim}, o = qkv_heads_of(g->out, s->value_dim);
     qkv_apart apart;
     if (s->apart) {
-        const grad_buffer *of = g->in + 3;
+        const grad_buffer *of = vectors + (s->shaw_keys ? 2 : 0);
         const int64_t rows[] = {s->heads * s->dim, s->kv_heads * s->dim, s->kv_heads * s->value_dim};
         apart = (qkv_apart){{of[0].value, rows[0], s->dim}, {of[1].value, rows[1], s->dim}, {of[2].value, rows[2], s->value_dim},
                             {of[0].grad, rows[0], s->dim},  {of[1].grad, rows[1], s->dim},  {of[2].grad, rows[2], s->value_dim}};
@@ -155,6 +155,14 @@ static void case_patterns(void) {
                                         .bias_reach = 3, .pattern = dilated});
     one_attention((qkv_attention_shape){.heads = 2, .kv_heads = 2, .dim = 5, .value_dim = 3, .left = 0, .right = 0, .rope_cos = cosine,
                                         .rope_sin = sine, .rope_dim = 4, .rope_offset = 5, .pattern = random});
+    const qkv_attention_shape by_distance = {.heads = 2, .kv_heads = 1, .dim = 3, .value_dim = 2, .left = 1, .right = 1, .softcap = 2,
+                                             .shaw_keys = &some, .shaw_values = &some, .shaw_reach = 2, .dropout = {.p = (real)0.3, .key = 9}};
+    for (int i = 0; i < 5; i++) {
+        qkv_attention_shape s = by_distance;
+        s.pattern = i % 3 == 0 ? globals : i % 3 == 1 ? dilated : random;
+        s.apart = i >= 3 ? &own : NULL;
+        one_attention(s);
+    }
 }
 
 /* ---- rows of global tokens ---- */

@@ -9,7 +9,7 @@
 #include "ops/attention.h"
 
 enum { N = 300, HEADS = 4, KV = 2, DIM = 20, VALUE = 32, REACH = 30, NEAR = 9, STEP = 3 };
-enum { PLAIN, ALIBI, BIAS, ROPE_PART, ROPE_WHOLE, ROPE_INTERLEAVED, SHAW, KINDS };
+enum { PLAIN, ALIBI, BIAS, ROPE_PART, ROPE_WHOLE, ROPE_INTERLEAVED, SHAW, GLOBAL, SHAW_GLOBAL, SHAW_DILATED, KINDS };
 
 typedef struct sequence {
     real q[N * HEADS * DIM], k[N * KV * DIM], v[N * KV * VALUE], o[N * HEADS * VALUE];
@@ -87,7 +87,9 @@ static qkv_attention_shape shape_of(const sequence *x, int kind) {
     if (rope)
         s.rope_cos = part ? x->part_cosine : x->cosine, s.rope_sin = part ? x->part_sine : x->sine, s.rope_dim = part ? 8 : DIM;
     s.rope_interleaved = kind == ROPE_INTERLEAVED;
-    if (kind == SHAW) s.shaw_keys = x->shaw_keys, s.shaw_values = x->shaw_values, s.shaw_reach = NEAR;
+    if (kind >= GLOBAL) s.left = 30, s.pattern = (qkv_pattern){.global_first = 2, .global_every = 40};
+    if (kind == SHAW_DILATED) s.pattern = (qkv_pattern){.dilation = 3};
+    if (kind >= SHAW && kind != GLOBAL) s.shaw_keys = x->shaw_keys, s.shaw_values = x->shaw_values, s.shaw_reach = NEAR;
     return s;
 }
 

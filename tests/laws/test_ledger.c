@@ -213,10 +213,13 @@ static void queries_before_keys_are_counted(void **state) {
     for (int i = 0; i < 9; i++) m[i] = matrix(86, 10, (uint64_t)i);
     const qkv_heads q = qkv_heads_of(m[0], 5), k = qkv_heads_of(m[1], 5), v = qkv_heads_of(m[2], 5), o = qkv_heads_of(m[3], 5),
                     d_o = qkv_heads_of(m[4], 5), dq = qkv_heads_of(m[5], 5), dk = qkv_heads_of(m[6], 5), dv = qkv_heads_of(m[7], 5);
-    for (int i = 0; i < 12; i++) {
-        const qkv_attention_shape s = {.sequences = 2, .q_offset = q_offset, .k_offset = k_offset, .heads = 2, .kv_heads = 2, .dim = 5,
-                                       .value_dim = 5, .scale = 1, .left = 1, .right = i % 2 ? -1 : 1,
-                                       .pattern = {.dilation = 1 + i / 2, .global_first = 1, .global_every = 20}};
+    real vectors[4][7 * 5] = {{0}};
+    for (int i = 0; i < 26; i++) {
+        qkv_attention_shape s = {.sequences = 2, .q_offset = q_offset, .k_offset = k_offset, .heads = 2, .kv_heads = 2, .dim = 5,
+                                 .value_dim = 5, .scale = 1, .left = 1, .right = i % 2 ? -1 : 1,
+                                 .pattern = {.dilation = 1 + i % 12 / 2, .global_first = 1, .global_every = 20}};
+        if (i >= 24) s.pattern = (qkv_pattern){.random_blocks = 2, .block = 8, .global_first = i % 2};
+        if (i >= 12) s.shaw_keys = vectors[0], s.shaw_values = vectors[1], s.shaw_dkeys = vectors[2], s.shaw_dvalues = vectors[3], s.shaw_reach = 3;
         qkv_ledger done = net_ledger();
         qkv_exec x = {.ctx = &ctx, .ledger = &done};
         NET_OK(&ctx, qkv_arena_create(&ctx, 1 << 22, &x.arena));

@@ -114,6 +114,7 @@ static inline void case_shaw(attention_case *c) {
     c->a.shaw_reach = c->in.shaw;
     c->a.shaw_weights = c->sums[0].p;
     c->a.shaw_slopes = c->sums[1].p;
+    c->a.sums_row = count;
 }
 
 static inline attention_case *case_make(problem in) {

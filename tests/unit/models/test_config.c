@@ -61,10 +61,6 @@ static void refused(void **state) {
             "position_reach=16 is too small for position_buckets=32: each distance below 16 has a bucket of its own, "
             "so the reach must be over 16 (or take fewer buckets)");
     REFUSED((c.position = QKV_POSITION_SHAW, c.position_reach = 300), "position_reach=300: with position=shaw at most 127");
-    REFUSED((c.position = QKV_POSITION_SHAW, c.global_first = 1),
-            "position=shaw goes with windows, not with dilation, global tokens or random blocks");
-    REFUSED((c.position = QKV_POSITION_SHAW, c.span.left = 3, c.global_token = (qkv_numbers){1, {5}}),
-            "position=shaw goes with windows, not with dilation, global tokens or random blocks");
     REFUSED((c.span.left = 3, c.global_token = (qkv_numbers){2, {5, 29}}), "global_token=29 is outside of the vocabulary of 29");
     REFUSED((c.span.left = 3, c.global_at = (qkv_numbers){2, {5, 5}}),
             "global_at: number 1 is 5; they are 0 to 16777216 and ascend");
