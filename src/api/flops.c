@@ -68,6 +68,13 @@ static double upper_pairs(const qkv_config *c, const qkv_batch *b) {
     return pairs * (double)qkv_config_segment_layers(c) / (double)c->layers;
 }
 
+/* Products of queries with vectors by distance, which are none of pairs: so many a token, and in segments a segment. */
+static double products_by_distance(const qkv_config *c, const qkv_flops *f) {
+    if (c->position != QKV_POSITION_SHAW) return 0;
+    const double upper = (double)f->segments * (double)qkv_config_segment_layers(c) / (double)c->layers;
+    return (double)(2 * qkv_config_reach(c) + 1) * ((double)f->tokens + upper);
+}
+
 /* Pairs that one head of one layer sees. */
 static void find_pairs(qkv_flops *f, double columns) {
     for (int64_t i = 0; i < f->operation_count; i++)
@@ -95,7 +102,7 @@ static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const in
     batch_words(f);
     segment_words(c, f);
     find_pairs(f, (double)(c->layers * c->heads * c->head_dim));
-    if (f->pairs > 0) f->pairs -= upper_pairs(c, &w->batch);
+    if (f->pairs > 0) f->pairs -= upper_pairs(c, &w->batch) + products_by_distance(c, f);
     return QKV_OK;
 }
 

@@ -102,6 +102,14 @@ run 0 flops --lengths lengths --no-time --json
 is sequences "$(json out sequences)" 5
 is tokens "$(json out tokens)" 131
 is pairs "$(json out pairs)" $((1 + 33 * 33 + 95 * 95 + 4))
+for given in "--layers 2" "--layers 3 --window 4,4 --full-every 2" "--layers 2 --window 4,4 --global-first 2" "--layers 2 --segment tokens"; do
+    # shellcheck disable=SC2086
+    run 0 flops --lengths lengths --no-time --json --dim 16 --heads 2 $given
+    cp out plain
+    # shellcheck disable=SC2086
+    run 0 flops --lengths lengths --no-time --json --dim 16 --heads 2 $given --position shaw
+    is "pairs with vectors by distance, $given" "$(json out pairs)" "$(json plain pairs)"
+done
 run 0 flops --lengths - --no-time < lengths
 has out '^5 sequences of 0 to 95 tokens, 131 in all'
 run 0 flops --seq 0 --batch 3 --no-time
