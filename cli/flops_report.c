@@ -111,7 +111,7 @@ static void times(const flops_time *t) {
 
 void flops_text(const qkv_flops *f, int by_layer, const flops_variants *variants, const flops_time *time) {
     printf("%s\n%s; %s, %s", f->what, f->batch, f->train ? "forward, backward, update" : "forward",
-           f->dtype == QKV_COMPUTE_BF16 ? "bf16" : "f32");
+           f->dtype != QKV_COMPUTE_BF16 ? "f32" : f->attention_f32 ? "bf16, attention in f32" : "bf16");
     cli_again(stdout, "; ", f->recompute_part, f->recompute_every, f->ffn_chunk);
     putchar('\n');
     if (f->pairs < f->all_pairs && f->pairs > 0)
@@ -189,6 +189,7 @@ json_t *flops_json(const qkv_flops *f, const flops_variants *variants, const flo
                   f->dtype == QKV_COMPUTE_BF16 ? "bf16" : "f32", "train", f->train, "recompute", f->recompute, "sequences",
                   (json_int_t)f->sequences, "tokens", (json_int_t)f->tokens, "shortest", (json_int_t)f->shortest, "longest",
                   (json_int_t)f->longest, "pairs", number(f->pairs), "all_pairs", number(f->all_pairs));
+    json_object_set_new(out, "attention_dtype", json_string(f->dtype == QKV_COMPUTE_BF16 && !f->attention_f32 ? "bf16" : "f32"));
     json_object_set_new(out, "recompute_part", json_string(cli_again_part(f->recompute_part)));
     json_object_set_new(out, "recompute_every", json_integer((json_int_t)f->recompute_every));
     json_object_set_new(out, "ffn_chunk", json_integer((json_int_t)f->ffn_chunk));

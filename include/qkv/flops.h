@@ -107,6 +107,7 @@ typedef struct qkv_flops {
     char batch[120]; /* the sequences in words */
     int alone;       /* 1: a layer alone */
     int train, dtype;
+    int attention_f32;       /* 1: at bf16, attention is computed in f32 all the same */
     int recompute;           /* 1: something is computed again in the backward pass, as qkv_train_plan has it: */
     int recompute_part;      /* of each block; 0: nothing, 1: what norms and activations give, 2: queries, keys and values, too */
     int64_t recompute_every; /* so many blocks in a row together; 0: blocks are kept */

@@ -98,6 +98,7 @@ static qkv_status count_network(qkv_flops_walk *w, const qkv_config *c, const in
     QKV_TRY(qkv_flops_network(w, c, flops));
     qkv_flops *f = *flops;
     f->dtype = c->bf16 ? QKV_COMPUTE_BF16 : QKV_COMPUTE_F32;
+    f->attention_f32 = c->bf16 && qkv_config_attention_f32(c);
     network_words(c, tokenizer, f);
     batch_words(f);
     segment_words(c, f);
@@ -117,6 +118,7 @@ static qkv_status count_attention(qkv_flops_walk *w, const qkv_flops_options *o,
     qkv_flops *f = *flops;
     f->alone = 1;
     f->dtype = o->dtype;
+    f->attention_f32 = o->dtype == QKV_COMPUTE_BF16 && qkv_config_attention_f32(c);
     attention_words(&shape, c, f);
     batch_words(f);
     find_pairs(f, (double)(shape.heads * shape.head_dim));

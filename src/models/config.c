@@ -246,6 +246,12 @@ int64_t qkv_config_longest(const qkv_config *c) {
     return c->position == QKV_POSITION_LEARNED && c->position_beyond == QKV_BEYOND_ERROR ? c->max_length : QKV_LONGEST;
 }
 
+const char *qkv_config_attention_f32(const qkv_config *c) {
+    if (qkv_config_recurrent(c)) return NULL;
+    if (c->position == QKV_POSITION_ROPE || c->position == QKV_POSITION_T5 || c->position == QKV_POSITION_SHAW) return "positions rope, t5 or shaw";
+    return qkv_config_has_globals(c) || c->random_blocks > 0 ? "global tokens or random blocks" : NULL;
+}
+
 /* A t5 bucket each for the distances up to half of the buckets; the others are spread up to the reach. */
 static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
     const int64_t buckets = qkv_config_buckets(c), reach = qkv_config_reach(c);

@@ -110,6 +110,8 @@ static inline bool qkv_config_global_lists(const qkv_config *c) {
 static inline bool qkv_config_has_globals(const qkv_config *c) {
     return c->global_first > 0 || c->global_every > 0 || qkv_config_global_lists(c);
 }
+/* Why attention is computed in f32 where bf16 is set: NULL: it is not. As qkv_attend_takes_bf16 has it. */
+const char *qkv_config_attention_f32(const qkv_config *c);
 /* Does layer `i` see everything (to the left, in a causal model)? */
 bool qkv_config_layer_full(const qkv_config *c, int64_t i);
 /* Sets what a pattern is made of and what is 0, or all, in the configuration. */

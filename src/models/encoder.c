@@ -253,8 +253,8 @@ qkv_status qkv_encoder_check(const qkv_exec *x, const qkv_reg *reg, const qkv_co
     for (int64_t s = 0; s < batch->n_seq; s++) {
         int64_t n = batch->offset[s + 1] - batch->offset[s];
         if (n < 0 || n > longest)
-            return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld tokens; this network takes 0 to %lld", (long long)s, (long long)n,
-                            (long long)longest);
+            return qkv_fail(x->ctx, QKV_BAD_ARGUMENT, "sequence %lld has %lld tokens; this network takes 0 to %lld%s", (long long)s, (long long)n,
+                            (long long)longest, longest < QKV_LONGEST ? ": its table of positions ends there (position_beyond=error)" : "");
     }
     if (qkv_config_global_lists(config) && batch->n_seq > 0 && !batch->global_offset)
         return qkv_fail(x->ctx, QKV_INTERNAL, "a batch without lists of its global tokens for a network that needs them");

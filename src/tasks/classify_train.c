@@ -420,16 +420,13 @@ static qkv_status pretrain(qkv_job *j) {
     return qkv_pretrain_notes(j->ctx, j->pretrained.record, &j->notes);
 }
 
-/* Where bf16 is less than what was asked for: see qkv_attend_takes_bf16. */
+/* Where bf16 is less than what was asked for. */
 static void note_dtype(const qkv_job *j) {
     const qkv_config *c = qkv_classifier_config(j->net);
     if (!bf16_of(j)) return;
     qkv_bf16_note(j->ctx);
-    const bool beside = qkv_config_has_globals(c) || c->random_blocks > 0;
-    const bool terms = c->position == QKV_POSITION_ROPE || c->position == QKV_POSITION_T5 || c->position == QKV_POSITION_SHAW;
-    if (!qkv_config_recurrent(c) && (beside || terms))
-        qkv_log(j->ctx, "linear maps run in bf16, attention in f32: it has no bf16 with %s",
-                terms ? "positions rope, t5 or shaw" : "global tokens or random blocks");
+    const char *why = qkv_config_attention_f32(c);
+    if (why) qkv_log(j->ctx, "linear maps run in bf16, attention in f32: it has no bf16 with %s", why);
 }
 
 /* What nobody asked for. */

@@ -17,6 +17,14 @@ same one two # for any number of threads
 hasnt err 'attention in f32'
 run 0 train classify "$train" "$dev" -o turned $small --dtype bf16 --position rope
 has err 'linear maps run in bf16, attention in f32: .* positions rope, t5 or shaw'
+for given in "--position alibi" "--position t5" "--window 4,4 --global-first 1" "--window 4,4"; do
+    # shellcheck disable=SC2086
+    run 0 flops --layers 2 --dim 16 --heads 2 --seq 20 --dtype bf16 --no-time $given
+    case $given in
+    *t5 | *global*) has out '; forward, bf16, attention in f32$' ;;
+    *) has out '; forward, bf16$' ;;
+    esac
+done
 run 0 train classify "$train" "$dev" -o again $small --threads 2 --dtype bf16 --recompute blocks
 "$QKV" predict one "$texts" --top 3 > first
 "$QKV" predict again "$texts" --top 3 > out

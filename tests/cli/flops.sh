@@ -77,7 +77,7 @@ run 0 flops --layers 2 --dim 64 --train --recompute blocks --recompute-every 2 -
 has out ' update, f32; blocks computed again, 2 in a row; feed-forward by 1 row$'
 # A table shorter than the texts.
 run 2 flops --layers 1 --dim 64 --seq 100 --max-length 40 --no-time
-has err 'sequence 0 has 100 tokens; this network takes 0 to 40'
+has err 'sequence 0 has 100 tokens; this network takes 0 to 40: its table of positions ends there .position-beyond=error.$'
 for beyond in clamp tile interpolate; do
     run 0 flops --layers 1 --dim 64 --seq 100 --max-length 40 --position-beyond $beyond --vocab 10 --no-time --json
     is "rows of the tables" "$(json out parameters.layers.embedding)" $(((10 + 40) * 64))

@@ -178,7 +178,7 @@ static void refused(void **state) {
     const int64_t too_long[] = {0, 65}, descending[] = {0, 5, 3}, late[] = {1, 3};
     qkv_batch b = {.n_seq = 1, .offset = too_long, .ids = p->rows.ids};
     assert_int_equal(step(p, &b, targets), QKV_BAD_ARGUMENT);
-    assert_string_equal(p->ctx.message, "sequence 0 has 65 tokens; this network takes 0 to 64");
+    assert_string_equal(p->ctx.message, "sequence 0 has 65 tokens; this network takes 0 to 64: its table of positions ends there (position_beyond=error)");
     b = (qkv_batch){.n_seq = 2, .offset = descending, .ids = p->rows.ids};
     assert_int_equal(step(p, &b, targets), QKV_BAD_ARGUMENT);
     b = (qkv_batch){.n_seq = 1, .offset = late, .ids = p->rows.ids};
