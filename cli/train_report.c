@@ -202,7 +202,7 @@ static void report_rebuilt(const qkv_train_end *e) {
     fprintf(stderr, "rows were rebuilt to within %.1e of the largest number in them\n", e->rebuilt);
     if (!(e->rebuilt > 1e-3)) return;
     row("warning");
-    fprintf(stderr, "gradients are off by about as much; fewer layers, a lower rate, or --norm-place pre rather than sandwich rebuild closer\n");
+    fprintf(stderr, "gradients are off by about as much; fewer layers, a lower rate and --norm-place pre rebuild closer\n");
 }
 
 void train_report(train_run *run, const qkv_train_event *event) {

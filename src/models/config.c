@@ -252,15 +252,15 @@ const char *qkv_config_attention_f32(const qkv_config *c) {
     return qkv_config_has_globals(c) || c->random_blocks > 0 ? "global tokens or random blocks" : NULL;
 }
 
-/* A t5 bucket each for the distances up to half of the buckets; the others are spread up to the reach. */
+/* A t5 bucket each for the nearest distances, half of those of a side; the others are spread up to the reach. */
 static qkv_status check_positions(qkv_ctx *ctx, const qkv_config *c) {
-    const int64_t buckets = qkv_config_buckets(c), reach = qkv_config_reach(c);
+    const int64_t buckets = qkv_config_buckets(c), reach = qkv_config_reach(c), near = c->span.right == 0 ? buckets / 2 : buckets / 4;
     if (c->position == QKV_POSITION_T5 && (buckets < 4 || buckets % 2 != 0))
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position_buckets=%lld: expected an even number from 4 on", (long long)buckets);
-    if (c->position == QKV_POSITION_T5 && reach <= buckets / 2)
+    if (c->position == QKV_POSITION_T5 && reach <= near)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld is too small for position_buckets=%lld: each distance below %lld has a bucket of its "
                                              "own, so the reach must be over %lld (or take fewer buckets)",
-                        (long long)reach, (long long)buckets, (long long)buckets / 2, (long long)buckets / 2);
+                        (long long)reach, (long long)buckets, (long long)near, (long long)near);
     if (c->position == QKV_POSITION_SHAW && reach > QKV_SHAW_REACH)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "position_reach=%lld: with position=shaw at most %d", (long long)reach,
                         QKV_SHAW_REACH);

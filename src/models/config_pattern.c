@@ -76,7 +76,7 @@ qkv_status qkv_config_check_pattern(qkv_ctx *ctx, const qkv_config *c) {
                         c->layers == 1 ? " (try layers=2 or more)" : " (try full_every=2 or more)");
     if (c->global_projection && !globals)
         return qkv_fail(ctx, QKV_BAD_CONFIG,
-                        "global_projection without global tokens: set global_first, global_every, global_at or global_token");
+                        "global_projection without global tokens: set global_first, global_every, global_at, global_token or global_question");
     if (c->global_token.count > 0 && c->global_token.at[c->global_token.count - 1] >= c->vocab)
         return qkv_fail(ctx, QKV_BAD_CONFIG, "global_token=%lld is outside of the vocabulary of %lld",
                         (long long)c->global_token.at[c->global_token.count - 1], (long long)c->vocab);

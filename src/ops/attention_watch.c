@@ -7,6 +7,7 @@ typedef struct look {
     qkv_attention_shape shape;
     int64_t q_offset[2], k_offset[2];
     qkv_heads q, k, v;
+    qkv_apart apart;
     int64_t rows, keys;
     qkv_mat seen, weights, out, lse;
 } look;
@@ -16,7 +17,8 @@ static qkv_heads from_row(qkv_heads m, int64_t row) {
     return m;
 }
 
-static void look_at(const qkv_attention_shape *s, int64_t sequence, qkv_heads q, qkv_heads k, qkv_heads v, look *l) {
+/* globals: of the sequences before this one. */
+static void look_at(const qkv_attention_shape *s, int64_t sequence, int64_t globals, qkv_heads q, qkv_heads k, qkv_heads v, look *l) {
     const int64_t from = s->k_offset[sequence];
     l->keys = s->k_offset[sequence + 1] - from;
     l->rows = l->keys < QKV_WATCH_ROWS ? l->keys : QKV_WATCH_ROWS;
@@ -26,11 +28,14 @@ static void look_at(const qkv_attention_shape *s, int64_t sequence, qkv_heads q,
     l->shape.sequences = 1;
     l->shape.q_offset = l->q_offset, l->shape.k_offset = l->k_offset;
     if (s->pattern.global_offset) l->shape.pattern.global_offset += sequence;
-    l->shape.apart = NULL; /* a global query is looked at as any other */
     l->shape.dropout = (qkv_dropout){0};
     l->q = from_row(q, from + l->keys - l->rows);
     l->k = from_row(k, from);
     l->v = from_row(v, from);
+    if (!s->apart) return;
+    const qkv_seen seen = qkv_attention_seen(&l->shape, 0);
+    l->apart = (qkv_apart){.q = from_row(s->apart->q, globals + qkv_globals_before(&seen)), .k = from_row(s->apart->k, from), .v = from_row(s->apart->v, from)};
+    l->shape.apart = &l->apart;
 }
 
 /* Keys that a row sees have the same weight where all scores are 0. */
@@ -94,9 +99,11 @@ qkv_status qkv_attend_watch(qkv_exec *x, qkv_watch *w, const qkv_attention_shape
         return qkv_fail(x->ctx, QKV_INTERNAL, "attention layer %lld of %lld heads: there is room for %lld of %lld",
                         (long long)w->layer, (long long)s->heads, (long long)w->layers, (long long)w->heads);
     qkv_watched *of = w->of + w->layer * w->heads;
-    for (int64_t i = 0; i < s->sequences; i++) {
+    for (int64_t i = 0, globals = 0; i < s->sequences; i++) {
+        const qkv_seen seen = qkv_attention_seen(s, i);
         look l;
-        look_at(s, i, q, k, v, &l);
+        look_at(s, i, globals, q, k, v, &l);
+        globals += qkv_globals(&seen);
         if (l.keys > 1) QKV_TRY(look_at_sequence(x, &l, of));
     }
     w->layer++;

@@ -434,7 +434,7 @@ static void note_pattern(const qkv_job *j) {
     const qkv_config *c = qkv_classifier_config(j->net);
     const bool whole = c->segment == QKV_SEGMENT_NONE;
     const int64_t longest = whole ? c->max_length : c->segment_length;
-    if (c->global_first >= longest)
+    if (c->global_first >= longest && !c->global_projection)
         qkv_log(j->ctx,
                 "the first %lld tokens are global, and a %s has at most %lld: every token sees all (--pattern full: the same for less "
                 "work)",

@@ -105,7 +105,7 @@ done << 'END'
 --position rope --rope-factor 2|--rope-factor has no effect without --rope-stretch
 --position rope --rope-stretch ntk --rope-length 9|--rope-length has no effect with --rope-stretch ntk
 --position t5 --position-buckets 7|position-buckets=7: expected an even number from 4 on
---position t5 --position-reach 9|position-reach=9 is too small for position-buckets=32
+--position t5 --position-reach 8|position-reach=8 is too small for position-buckets=32
 --position shaw --position-reach 200|position-reach=200: with position=shaw at most 127
 --position rope --dim 4 --heads 4|head_dim=1: position=rope turns pairs of columns
 END

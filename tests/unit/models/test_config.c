@@ -57,7 +57,10 @@ static void refused(void **state) {
             "rope_stretch=ntk with rope_factor=1 stretches nothing: set a larger factor");
     REFUSED(c.norm_epsilon = 0, "norm_epsilon=0: a constant row would be divided by 0");
     REFUSED((c.position = QKV_POSITION_T5, c.position_buckets = 7), "position_buckets=7: expected an even number from 4 on");
-    REFUSED((c.position = QKV_POSITION_T5, c.position_reach = 16),
+    REFUSED((c.position = QKV_POSITION_T5, c.position_reach = 8),
+            "position_reach=8 is too small for position_buckets=32: each distance below 8 has a bucket of its own, "
+            "so the reach must be over 8 (or take fewer buckets)");
+    REFUSED((c.position = QKV_POSITION_T5, c.position_reach = 16, c.span.right = 0),
             "position_reach=16 is too small for position_buckets=32: each distance below 16 has a bucket of its own, "
             "so the reach must be over 16 (or take fewer buckets)");
     REFUSED((c.position = QKV_POSITION_SHAW, c.position_reach = 300), "position_reach=300: with position=shaw at most 127");

@@ -6,7 +6,10 @@
 enum { HEADS = 2, WIDTH = 4, SEQUENCES = 4 };
 static const int64_t OFFSET[SEQUENCES + 1] = {0, 21, 21, 22, 29};
 
+static bool is_global(const qkv_attention_shape *s, int64_t at) { return s->pattern.global_every > 0 && at % s->pattern.global_every == 0; }
+
 static bool sees(const qkv_attention_shape *s, int64_t i, int64_t j) {
+    if (is_global(s, i) || is_global(s, j)) return true;
     return (s->left < 0 || i - j <= s->left) && (s->right < 0 || j - i <= s->right);
 }
 
@@ -39,7 +42,9 @@ static void as_plain_loops(void **state) {
     static const qkv_attention_shape shapes[] = {{.left = -1, .right = -1, .scale = (real)0.5},
                                                  {.left = -1, .right = 0, .scale = 3},
                                                  {.left = 2, .right = 1, .scale = (real)0.5, .softcap = (real)0.8},
-                                                 {.left = 0, .right = 0, .scale = 1}};
+                                                 {.left = 0, .right = 0, .scale = 1},
+                                                 {.left = 2, .right = 1, .scale = 1, .pattern = {.global_every = 10}},
+                                                 {.left = 2, .right = 1, .scale = 1, .pattern = {.global_every = 10}}};
     for (size_t t = 0; t < sizeof shapes / sizeof *shapes; t++) {
         ops_bench one, *bench = &one;
         ops_start(bench, 2);
@@ -50,6 +55,10 @@ static void as_plain_loops(void **state) {
         const int64_t rows = OFFSET[SEQUENCES];
         qkv_mat q = ops_mat(rows, HEADS * WIDTH, HEADS * WIDTH + 3, 1), k = ops_mat(rows, WIDTH, WIDTH + 1, 2),
                 v = ops_mat(rows, WIDTH, WIDTH, 3);
+        /* of global tokens, in the last */
+        qkv_mat gq = ops_mat(rows, HEADS * WIDTH, HEADS * WIDTH, 4), gk = ops_mat(rows, WIDTH, WIDTH, 5);
+        const qkv_apart apart = {.q = qkv_heads_of(gq, WIDTH), .k = qkv_heads_of(gk, WIDTH), .v = qkv_heads_of(v, WIDTH)};
+        if (t == 5) s.apart = &apart;
         qkv_watched seen[2 * HEADS] = {{0}}, plain[HEADS] = {{0}};
         qkv_watch watch = {.layers = 2, .heads = HEADS, .of = seen};
         qkv_exec planned = {.ctx = &bench->ctx, .plan = true, .reg = &bench->reg};
@@ -59,11 +68,14 @@ static void as_plain_loops(void **state) {
         OPS_OK(qkv_attend_watch(&bench->x, &watch, &s, qkv_heads_of(q, WIDTH), qkv_heads_of(k, WIDTH), qkv_heads_of(v, WIDTH)));
         assert_int_equal(planned.arena.peak, bench->x.arena.peak);
         assert_int_equal(watch.layer, 1);
-        for (int64_t i = 0; i < SEQUENCES; i++) {
+        for (int64_t i = 0, globals = 0; i < SEQUENCES; i++) {
             const int64_t from = OFFSET[i], n = OFFSET[i + 1] - from;
-            for (int h = 0; h < HEADS; h++)
-                for (int64_t r = n > QKV_WATCH_ROWS ? n - QKV_WATCH_ROWS : 0; r < n; r++)
-                    plain_row(&s, q.p + (from + r) * q.ld + h * WIDTH, k, from, n, r, &plain[h]);
+            for (int64_t r = 0; r < n; r++) {
+                const bool own = s.apart && is_global(&s, r);
+                const real *row = own ? gq.p + globals * gq.ld : q.p + (from + r) * q.ld;
+                globals += own;
+                for (int h = 0; h < HEADS && r >= n - QKV_WATCH_ROWS; h++) plain_row(&s, row + h * WIDTH, own ? gk : k, from, n, r, &plain[h]);
+            }
         }
         for (int h = 0; h < HEADS; h++) {
             assert_int_equal(seen[h].rows, plain[h].rows);
@@ -74,6 +86,8 @@ static void as_plain_loops(void **state) {
         free(q.p);
         free(k.p);
         free(v.p);
+        free(gq.p);
+        free(gk.p);
         ops_end(bench);
     }
 }
