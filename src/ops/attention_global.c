@@ -102,6 +102,7 @@ static void spread_sums(const job *j, unit u, const globals *f, const attend_gat
     const int64_t count = qkv_attend_shaw_count(j);
     const qkv_heads weights = {j->shaw_weights, count, j->q_rows * count}, slopes = {j->shaw_slopes, count, j->q_rows * count},
                     own = {j->shaw_apart, count, j->global_rows * count};
+    if (count == 0) return;
     spread(f, g->shaw_weights, count, weights, h);
     if (!j->s->apart) {
         spread(f, g->shaw_slopes, count, slopes, h);
